@@ -1,0 +1,119 @@
+// deepinfer bench KIND: measures.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "apps/commands.h"
+#include "apps/terminal.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "host/host.h"
+#include "lab/bench_grammar.h"
+#include "lab/bench_model.h"
+#include "lab/bench_ops.h"
+#include "lab/bench_recipe.h"
+#include "lab/bench_serve.h"
+#include "lab/bench_speculation.h"
+#include "lab/bench_tokenizer.h"
+
+namespace deepinfer {
+namespace {
+
+const std::array<std::string, 7> kKinds = {"tokenizer", "recipe", "ops", "decode", "prefill", "serve", "grammar"};
+
+struct BenchSettings {
+  // The benches' prompts are ids without sense, which nobody can draft: speculation has a bench of its own.
+  BenchSettings() { host.spec = "off"; }
+  HostSettings host;
+  bool json = false;
+  std::string tokenizer, data;
+  bool list = false;
+  int32_t tokens = 128;
+  int32_t repeats = 3;
+  int32_t streams = 0;
+  bool spec_sweep = false;
+  void visit(FieldVisitor visit) {
+    host.visit(visit);
+    visit({.name = "json", .target = &json, .help = "one JSON object"});
+    visit({.name = "tokenizer",
+           .target = &tokenizer,
+           .help = "tokenizer.json(.zst) of bench tokenizer, recipe and grammar [the release's]",
+           .value = "FILE"});
+    visit({.name = "data", .target = &data, .help = "schemas with instances, of bench grammar", .value = "DIR"});
+    visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong"});
+    visit({.name = "tokens", .target = &tokens, .help = "of each answer", .value = "N", .min = 2, .max = 1 << 20});
+    visit({.name = "streams",
+           .target = &streams,
+           .help = "of bench decode at once, 0 = 1, 8 and 32; of bench serve, 0 = 256",
+           .value = "N",
+           .min = 0,
+           .max = 4096});
+    visit({.name = "spec-sweep", .target = &spec_sweep, .help = "bench decode: speculation off, 1 to 5 drafts, every schedule"});
+    visit({.name = "repeats", .target = &repeats, .help = "runs of which the best counts", .value = "N", .min = 1, .max = 1000});
+  }
+};
+
+class BenchCommand final : public Command {
+ public:
+  std::string name() const override { return "bench"; }
+  std::string summary() const override { return "measure: tokenizer, recipe, ops, decode, prefill, serve, grammar"; }
+  std::string examples() const override {
+    return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
+           "--spec-sweep --json\n  deepinfer bench prefill "
+           "--threads 1\n"
+           "  deepinfer bench serve --json\n"
+           "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
+  }
+  std::vector<Field> fields() override { return fields_of(settings_); }
+  std::vector<Positional> positionals() override {
+    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, serve or grammar", &words_, 1, 1}};
+  }
+
+  Result<int> run() override {
+    const std::string& kind = words_[0];
+    FigureReport report("bench " + kind);
+    if (kind == "tokenizer") {
+      DI_CHECK_OK(bench_tokenizer({.tokenizer = settings_.tokenizer}, report));
+    } else if (kind == "recipe") {
+      DI_CHECK_OK(bench_recipe({.tokenizer = settings_.tokenizer}, report));
+    } else if (kind == "ops") {
+      DI_CHECK_OK(bench_ops({.threads = settings_.host.threads, .repeats = settings_.repeats}, report));
+    } else if (kind == "grammar") {
+      DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
+    } else if (kind == "serve") {
+      BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
+      if (settings_.streams > 0) options.streams = settings_.streams;
+      DI_CHECK_OK(bench_serve(options, report));
+    } else if (kind == "decode" || kind == "prefill") {
+      ProgressBar bar("loading");
+      DI_TRY(const auto host,
+             Host::open(settings_.host, {.progress = [&](int64_t done, int64_t total) { bar.show(done, total); }}));
+      bar.clear();
+      BenchModelOptions options;
+      options.tokens = settings_.tokens;
+      options.repeats = settings_.repeats;
+      if (settings_.streams > 0) options.streams = {settings_.streams};
+      if (settings_.spec_sweep && kind == "decode") {
+        BenchSpeculationOptions sweep{.repeats = settings_.repeats};
+        if (settings_.streams > 0) sweep.streams = {settings_.streams};
+        DI_CHECK_OK(bench_speculation(*host, sweep, report));
+        return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
+      }
+      DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
+    } else {
+      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, serve, grammar{}", kind,
+                                          did_you_mean(kind, kKinds)));
+    }
+    return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
+  }
+
+ private:
+  BenchSettings settings_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_command() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace deepinfer

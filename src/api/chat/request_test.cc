@@ -1,0 +1,126 @@
+#include "api/chat/request.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "recipe/render.h"
+
+namespace deepinfer {
+namespace {
+
+const std::string kHead = R"({"model": "m", "messages": [{"role": "user", "content": "hi"}])";
+
+ApiOptions options(Profile profile = Profile::kOfficial) {
+  ApiOptions out;
+  out.models = {"m"};
+  out.profile = profile;
+  return out;
+}
+
+std::string error_of(const std::string& body, const ApiOptions& with = options()) {
+  const auto request = parse_chat_request(body, with);
+  return request ? "" : request.error().message;
+}
+
+ChatRequest accepted(const std::string& body, const ApiOptions& with = options()) {
+  auto request = parse_chat_request(body, with);
+  EXPECT_TRUE(request) << request.error().message;
+  return request ? *std::move(request) : ChatRequest{};
+}
+
+TEST(ChatRequest, Defaults) {
+  const ChatRequest request = accepted(kHead + "}");
+  EXPECT_TRUE(request.conversation.thinking);
+  EXPECT_EQ(request.conversation.effort, Effort::kHigh);
+  EXPECT_FALSE(request.stream);
+  EXPECT_EQ(request.parsing().start, ParseStart::kReasoning);
+  EXPECT_FALSE(request.constraint());
+}
+
+TEST(ChatRequest, ThinkingWords) {
+  EXPECT_FALSE(accepted(kHead + R"(, "reasoning_effort": "none"})").conversation.thinking);
+  EXPECT_EQ(accepted(kHead + R"(, "reasoning_effort": "minimal"})").conversation.effort, Effort::kLow);
+  EXPECT_FALSE(accepted(kHead + R"(, "reasoning_effort": "max", "thinking": {"type": "disabled"}})").conversation.thinking);
+  EXPECT_TRUE(accepted(kHead + R"(, "reasoning_effort": "none", "thinking": {"type": "adaptive"}})").conversation.thinking);
+}
+
+TEST(ChatRequest, TheFirstFaultInTheBodyIsNamed) {
+  EXPECT_EQ(error_of(R"({"seed": -1, "messages": 5})"), "invalid request body: invalid value: integer `-1`, expected u64");
+  EXPECT_EQ(error_of("{}"), "invalid request body: missing field `messages`");
+  EXPECT_EQ(error_of(R"({"messages": [{"role": "user", "content": [{"type": "video"}]}]})"),
+            "invalid request body: unknown variant `video`, expected one of `text`, `image_url`, `file`");
+}
+
+TEST(ChatRequest, RulesHaveAnOrder) {
+  EXPECT_EQ(error_of(R"({"model": "x", "messages": [], "temperature": 9})"),
+            "The supported API model names are m, but you passed x.");
+  EXPECT_EQ(error_of(R"({"model": "m", "messages": [], "temperature": 9})"), "Empty input messages");
+  EXPECT_EQ(error_of(kHead + R"(, "temperature": 9, "n": 3})"), "Invalid n value (currently only n = 1 is supported)");
+}
+
+TEST(ChatRequest, PartsJoinAndImagesKeepTheirPlace) {
+  const ChatRequest request = accepted(
+      R"({"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "<｜image｜>"},
+          {"type": "image_url", "image_url": {"url": "https://e.example/a.png", "detail": "low"}}]}]})");
+  const RichText& content = request.conversation.messages[0].content;
+  EXPECT_EQ(content.text, "<｜image｜>\n\n");
+  ASSERT_EQ(content.images.size(), 1u);
+  EXPECT_EQ(content.images[0].offset, content.text.size());
+  EXPECT_EQ(content.images[0].image.detail, "low");
+}
+
+TEST(ChatRequest, ToolPairing) {
+  const std::string calls =
+      R"({"model": "m", "messages": [{"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
+          "arguments": "{}"}}]}, )";
+  EXPECT_EQ(error_of(calls + R"({"role": "tool", "tool_call_id": "a", "content": "r"}]})"), "");
+  EXPECT_NE(error_of(calls + R"({"role": "tool", "tool_call_id": "b", "content": "r"}]})"), "");
+  EXPECT_NE(error_of(calls + R"({"role": "user", "content": "r"}]})"), "");
+}
+
+TEST(ChatRequest, NamedToolKeepsOnlyThatTool) {
+  const ChatRequest request = accepted(
+      kHead +
+      R"(, "thinking": {"type": "disabled"}, "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function",
+              "function": {"name": "g"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})");
+  ASSERT_EQ(request.conversation.tools.size(), 1u);
+  EXPECT_EQ(request.constraint()->kind, OutputConstraint::Kind::kToolCallRequired);
+  EXPECT_TRUE(request.parsing().starts_in_tool_calls);
+}
+
+TEST(ChatRequest, OpenProfileIsASuperset) {
+  const ApiOptions open = options(Profile::kOpen);
+  const std::string developer =
+      R"({"model": "m", "messages": [{"role": "developer", "content": "S"}, {"role": "user", "content": "q"}]})";
+  EXPECT_NE(error_of(developer), "");
+  EXPECT_EQ(accepted(developer, open).conversation.messages[0].role, Role::kSystem);
+  EXPECT_EQ(accepted(kHead + R"(, "max_completion_tokens": 7})", open).max_tokens, 7);
+  EXPECT_FALSE(accepted(kHead + R"(, "max_completion_tokens": 7})").max_tokens);
+  EXPECT_EQ(accepted(kHead + R"(, "temperature": 0.5})", open).sampling.temperature, 0.5f);
+  EXPECT_EQ(accepted(kHead + R"(, "n": 4})", open).num_answers, 4);
+  EXPECT_EQ(accepted(kHead + R"(, "logit_bias": {"12": -5}})", open).logit_bias.size(), 1u);
+  EXPECT_NE(error_of(kHead + R"(, "logit_bias": {"x": 1}})", open), "");
+  EXPECT_TRUE(accepted(kHead + R"(, "logit_bias": {"x": 1}})").logit_bias.empty());
+  const std::string required = R"(, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"})";
+  EXPECT_NE(error_of(kHead + required), "");
+  EXPECT_TRUE(render_prompt(accepted(kHead + required, open).conversation).text().ends_with("<think>"));
+}
+
+TEST(ChatRequest, AnyBytesGiveARequestOrAnError) {
+  const std::string body =
+      kHead +
+      R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": true}}],
+      "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}, "stop": ["a"], "seed": 1})";
+  rc::check("a damaged body never breaks the parser", [&] {
+    std::string damaged = body;
+    for (const auto& [place, byte] :
+         *rc::gen::container<std::vector<std::pair<uint16_t, char>>>(rc::gen::arbitrary<std::pair<uint16_t, char>>())) {
+      damaged[place % damaged.size()] = byte;
+    }
+    const auto request = parse_chat_request(damaged, options());
+    if (!request) RC_ASSERT(!request.error().message.empty());
+  });
+}
+
+}  // namespace
+}  // namespace deepinfer

@@ -1,0 +1,18 @@
+// api/finish_reason.h - words that several wires share: how an answer ended, bytes that are no text.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "recipe/output_stream.h"
+
+namespace deepinfer {
+
+// "stop", "length", "tool_calls", "content_filter".
+const char* finish_reason_name(AnswerEnd end);
+// Bytes that are no whole character are written as \xNN.
+std::string visible_bytes(std::string_view bytes);
+
+}  // namespace deepinfer

@@ -1,0 +1,46 @@
+// api/profile.h - what a server accepts and promises beyond the wire format.
+//
+// The one table of differences between the profiles: `official` behaves exactly as the recipe, including what it ignores
+// and refuses; `open` is a superset that users of other servers expect. docs/serve.md has it for readers.
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace deepinfer {
+
+enum class Profile { kOfficial, kOpen };
+const char* profile_name(Profile profile);
+Result<Profile> parse_profile(std::string_view name);
+
+// What the profile changes; docs/serve.md says the same in words.
+struct ProfileRules {
+  bool developer_is_system = false;
+  bool max_completion_tokens = false;      // stands in for max_tokens
+  bool honours_sampling = false;           // requested temperature and top_p in both modes, penalties, logit_bias
+  bool tool_choice_with_thinking = false;  // required and named
+  bool several_answers = false;            // n > 1
+  bool stored_responses = false;           // store, previous_response_id, background, metadata of the Responses wire
+  bool messages_client_tools = false;      // tools of Messages may be of type "custom"; web search among them is dropped
+  bool messages_fits_max_tokens = false;   // max_tokens of Messages is lowered to what the context has left
+};
+ProfileRules profile_rules(Profile profile);
+
+struct ApiOptions {
+  Profile profile = Profile::kOfficial;
+  std::vector<std::string> models = {"DeepSeek-V4-Pro", "DeepSeek-V4.1-Flash"};  // accepted names, aliases included
+  bool default_thinking = true;
+  bool reject_missing_reasoning = false;
+  bool messages_takes_claude = false;         // names that begin with "claude" are accepted, as by the public service
+  bool messages_drops_web_search = false;     // web search of the Messages wire is dropped instead of refused
+  bool responses_rejects_web_search = false;  // that of the Responses wire is refused instead of dropped
+  int64_t max_tokens_thinking = 393216;       // upper bounds of max_tokens
+  int64_t max_tokens_plain = 393216;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,19 @@
+// api/responses/input_items.h - the list of what a kept response was asked, page by page.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace deepinfer {
+
+// {"object": "list", "data", "first_id", "last_id", "has_more"} of `input`, each item with an id made of `response_id` and its
+// place where it has none, the content of messages as a list of parts. `query` is that of the request: limit (1 to 100, 20),
+// order (asc, desc; desc), after (the id of an item).
+Result<Json> input_item_list(const std::string& response_id, const Json& input, std::string_view query);
+
+}  // namespace deepinfer

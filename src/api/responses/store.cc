@@ -1,0 +1,111 @@
+#include "api/responses/store.h"
+
+#include <fmt/format.h>
+
+namespace deepinfer {
+
+namespace {
+
+// What a Json holds in memory, closely enough to bound it.
+size_t weight(const Json& json) {
+  size_t sum = sizeof(Json);
+  if (json.is_string() || json.is_number()) sum += json.as_string().size();
+  for (const Json& item : json.items()) sum += weight(item);
+  for (const auto& [key, value] : json.members()) sum += key.size() + sizeof(std::string) + weight(value);
+  return sum;
+}
+
+Error unknown(const std::string& id) { return not_found(fmt::format("Response with id '{}' not found.", id)); }
+
+}  // namespace
+
+std::string ResponseStore::key_of(std::string_view tenant, const std::string& id) {
+  return fmt::format("{}:{}{}", tenant.size(), tenant, id);
+}
+
+ResponseStore::Place ResponseStore::locate(std::string_view tenant, const std::string& id, int64_t now_us) {
+  const auto found = index_.find(key_of(tenant, id));
+  if (found == index_.end()) return entries_.end();
+  if (now_us - found->second->born_us > limits_.max_age_us) {
+    drop(found->second);
+    return entries_.end();
+  }
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second;
+}
+
+void ResponseStore::drop(Place place) {
+  bytes_ -= place->bytes;
+  index_.erase(place->key);
+  entries_.erase(place);
+}
+
+bool ResponseStore::put(std::string_view tenant, const std::string& id, StoredResponse response, int64_t now_us) {
+  Entry entry;
+  entry.key = key_of(tenant, id);
+  entry.bytes = weight(response.response) + weight(response.input) + weight(response.items);
+  entry.born_us = now_us;
+  entry.value = std::make_shared<const StoredResponse>(std::move(response));
+  const std::lock_guard lock(mutex_);
+  if (const auto found = index_.find(entry.key); found != index_.end()) {
+    entry.born_us = found->second->born_us;
+    drop(found->second);
+  }
+  if (entry.bytes > limits_.max_bytes || limits_.max_entries == 0) return false;
+  while (entries_.size() >= limits_.max_entries || bytes_ + entry.bytes > limits_.max_bytes) drop(std::prev(entries_.end()));
+  bytes_ += entry.bytes;
+  entries_.push_front(std::move(entry));
+  index_[entries_.front().key] = entries_.begin();
+  return true;
+}
+
+std::shared_ptr<const StoredResponse> ResponseStore::find(std::string_view tenant, const std::string& id, int64_t now_us) {
+  const std::lock_guard lock(mutex_);
+  const Place place = locate(tenant, id, now_us);
+  return place == entries_.end() ? nullptr : place->value;
+}
+
+Result<Json> ResponseStore::cancel(std::string_view tenant, const std::string& id, int64_t now_us) {
+  std::function<void()> stop;
+  Json cancelled;
+  {
+    const std::lock_guard lock(mutex_);
+    const Place place = locate(tenant, id, now_us);
+    if (place == entries_.end()) return unknown(id);
+    if (!place->value->is_running) return invalid_argument("Cannot cancel a completed response.");
+    StoredResponse changed = *place->value;
+    stop = std::move(changed.cancel);
+    changed.is_running = false;
+    changed.cancel = nullptr;
+    changed.response.set("status", "cancelled");
+    cancelled = changed.response;
+    place->value = std::make_shared<const StoredResponse>(std::move(changed));
+  }
+  if (stop) stop();
+  return cancelled;
+}
+
+Result<Json> ResponseStore::remove(std::string_view tenant, const std::string& id, int64_t now_us) {
+  std::shared_ptr<const StoredResponse> value;
+  {
+    const std::lock_guard lock(mutex_);
+    const Place place = locate(tenant, id, now_us);
+    if (place == entries_.end()) return unknown(id);
+    value = place->value;
+    drop(place);
+  }
+  if (value->is_running && value->cancel) value->cancel();
+  return Json::object({{"id", id}, {"object", "response.deleted"}, {"deleted", true}});
+}
+
+size_t ResponseStore::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+size_t ResponseStore::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,67 @@
+#include "api/responses/store.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+namespace deepinfer {
+namespace {
+
+StoredResponse stored(const std::string& text) {
+  StoredResponse out;
+  out.response = Json::object({{"id", "r"}, {"status", "completed"}, {"text", text}});
+  out.items = Json::array();
+  return out;
+}
+
+TEST(ResponseStore, TenantsDoNotMeet) {
+  ResponseStore store({});
+  ASSERT_TRUE(store.put("a", "r1", stored("x"), 0));
+  EXPECT_TRUE(store.find("a", "r1", 1));
+  EXPECT_FALSE(store.find("b", "r1", 1));
+  EXPECT_FALSE(store.find("", "ar1", 1));
+  const auto removed = store.remove("b", "r1", 1);
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(store.remove("a", "r1", 1));
+  EXPECT_EQ(store.size(), 0u);
+  EXPECT_EQ(store.bytes(), 0u);
+}
+
+TEST(ResponseStore, OldOnesGo) {
+  ResponseStore store({.max_entries = 10, .max_bytes = 1 << 20, .max_age_us = 100});
+  store.put("t", "r", stored("x"), 0);
+  EXPECT_TRUE(store.find("t", "r", 100));
+  EXPECT_FALSE(store.find("t", "r", 101));
+}
+
+TEST(ResponseStore, CancelStopsOnce) {
+  ResponseStore store({});
+  int stopped = 0;
+  StoredResponse running = stored("x");
+  running.is_running = true;
+  running.cancel = [&] { ++stopped; };
+  store.put("t", "r", std::move(running), 0);
+  const auto cancelled = store.cancel("t", "r", 1);
+  ASSERT_TRUE(cancelled);
+  EXPECT_EQ(cancelled->at("status").as_string(), "cancelled");
+  EXPECT_FALSE(store.cancel("t", "r", 2));
+  EXPECT_FALSE(store.cancel("u", "r", 2));
+  EXPECT_EQ(stopped, 1);
+}
+
+TEST(ResponseStore, StaysWithinItsLimits) {
+  rc::check("never more entries or bytes than allowed; the newest that fits is there", [](const std::vector<uint16_t>& sizes) {
+    const ResponseStoreLimits limits{.max_entries = 5, .max_bytes = 20000, .max_age_us = 1 << 20};
+    ResponseStore store(limits);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const std::string id = "r" + std::to_string(i);
+      const bool kept = store.put("t", id, stored(std::string(sizes[i], 'x')), static_cast<int64_t>(i));
+      RC_ASSERT(store.size() <= limits.max_entries);
+      RC_ASSERT(store.bytes() <= limits.max_bytes);
+      RC_ASSERT(kept == (store.find("t", id, static_cast<int64_t>(i)) != nullptr));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace deepinfer

@@ -1,0 +1,100 @@
+// cpu/context.h - what the operations of one CPU device share: threads, kernels, scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/kernels.h"
+
+namespace deepinfer::cpu {
+
+// Aligned floats that grow and never shrink; contents are lost on growth.
+class Scratch {
+ public:
+  float* get(int64_t floats) {
+    if (floats > size_) {
+      size_ = padded(floats + floats / 4);
+      data_.reset(static_cast<float*>(::operator new(static_cast<size_t>(size_) * sizeof(float), kAlignment)));
+    }
+    return data_.get();
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{128};
+  struct Free {
+    void operator()(float* data) const { ::operator delete(data, kAlignment); }
+  };
+  std::unique_ptr<float, Free> data_;
+  int64_t size_ = 0;
+};
+
+struct Context {
+  Context(int threads, const Kernels& chosen)
+      : pool(threads), kernels(chosen), workers(static_cast<size_t>(pool.size())), threads(pool.size()) {}
+
+  ThreadPool pool;
+  const Kernels& kernels;
+  Scratch shared, shared2;
+  std::vector<Scratch> workers;
+  int threads;
+
+  // Every worker's scratch, big enough; call before pool.run().
+  void reserve_workers(int64_t floats) {
+    for (auto& scratch : workers) scratch.get(floats);
+  }
+  float* worker(int index) { return workers[static_cast<size_t>(index)].get(0); }
+};
+
+inline int64_t live(const Rows& rows) { return std::min<int64_t>(*rows.count, rows.capacity); }
+
+// A thread must have about two microseconds of work to be worth waking (a hand-over costs one to two).
+inline constexpr int64_t kGrainNs = 2500;
+
+inline int64_t grain_for(double ns_per_item) {
+  return std::max<int64_t>(1, static_cast<int64_t>(kGrainNs / std::max(ns_per_item, 0.01)));
+}
+
+// f(row) over the live rows.
+template <class F>
+void each_row(Context& context, const Rows& rows, double ns_per_row, F f) {
+  context.pool.run(
+      live(rows),
+      [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row) f(row);
+      },
+      grain_for(ns_per_row));
+}
+
+// f(row, begin, end) over pieces of `width` channels of the live rows; pieces are multiples of 16.
+template <class F>
+void each_piece(Context& context, const Rows& rows, int width, double ns_per_channel, F f) {
+  const int64_t pieces = (width + 63) / 64;
+  context.pool.run(
+      live(rows) * pieces,
+      [&](int64_t begin, int64_t end, int) {
+        while (begin < end) {
+          const int64_t row = begin / pieces, first = begin % pieces, last = std::min(pieces, first + end - begin);
+          f(row, static_cast<int>(first * 64), static_cast<int>(std::min<int64_t>(width, last * 64)));
+          begin += last - first;
+        }
+      },
+      grain_for(ns_per_channel * 64));
+}
+
+// One function per operation that needs more than rows: matmul_ops.cc, attention_ops.cc.
+void run_matmul(Context& context, const MatmulParams& p);
+void run_grouped_matmul(Context& context, const GroupedMatmulParams& p);
+void run_mix(Context& context, const MixParams& p);
+void run_attention(Context& context, const AttentionParams& p);
+void run_select(Context& context, const SelectParams& p);
+void run_vision_attention(Context& context, const VisionAttentionParams& p);
+
+// Points every entry of `table` at this context.
+void fill_table(Context& context, OpTable& table);
+
+}  // namespace deepinfer::cpu

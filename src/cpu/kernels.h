@@ -1,0 +1,123 @@
+// cpu/kernels.h - the inner loops worth tuning, as one table of plain functions per instruction set.
+//
+// Everything else runs the portable bodies. Each set is one file compiled with its own flags; it includes no template or
+// inline function that another file could share (see ops/portable/isa.h), and gives the same bits as the portable set.
+// Scratch is the caller's.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace deepinfer::cpu {
+
+[[gnu::always_inline]] constexpr int64_t padded(int64_t k) { return (k + 15) / 16 * 16; }
+
+// Weights are packed into panels of 16 outputs: one output per lane, blocks of 32 columns one after another, so that PRODUCT
+// (ops.h) is a chain of multiply-adds per lane. A block of a panel is 512 bytes of e4m3, 1,024 of BF16, or 16 scales and 256
+// bytes of e2m1; the order within is each kernel set's own (Kernels::pack_panel). Outputs and columns beyond the weight's are
+// zeros.
+inline constexpr int kPanel = 16;
+inline constexpr int kBlock = 32;
+[[gnu::always_inline]] constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
+[[gnu::always_inline]] constexpr int64_t block_bytes(WeightFormat format) {
+  return format == WeightFormat::kBf16 ? 1024 : format == WeightFormat::kF8Tile ? 512 : 272;
+}
+[[gnu::always_inline]] constexpr int64_t panel_bytes(const Matrix& w) { return blocks_of(w.k) * block_bytes(w.format); }
+[[gnu::always_inline]] constexpr int64_t packed_bytes(const Matrix& w) { return (w.n + kPanel - 1) / kPanel * panel_bytes(w); }
+
+// y[r, c] for c in [begin, end): PRODUCT of x[r] and weight row c, then bias, rounding and factor as in MatmulParams.
+// Rows of x hold the inputs times input_factor() and are padded with zeros to a multiple of 32. Panels begin at multiples of 16;
+// other columns are for the portable set.
+struct MatmulTile {
+  const float* x;
+  int64_t x_stride;
+  int64_t rows;
+  Matrix w;
+  int64_t begin, end;
+  const Bf16* bias;
+  void* y;
+  int64_t y_stride;
+  OutputType y_type;
+  float y_scale;
+  float* scratch;  // matmul_scratch(w)
+};
+inline constexpr int64_t kMaxTileRows = 128;  // rows of a tile at most
+inline constexpr int64_t kChunkBlocks = 8;    // blocks decoded at once when there are many rows (16 KB of FP32)
+// A panel packed on the fly or a decoded chunk, and the sums of all rows.
+[[gnu::always_inline]] constexpr int64_t matmul_scratch(const Matrix& w) {
+  return panel_bytes(w) / 4 + kPanel * (kChunkBlocks * kBlock + kMaxTileRows);
+}
+
+// y[r, c] = DOT of x[r] and w[c], both FP32, for c in [begin, end).
+struct DotsTile {
+  const float* x;  // rows padded to 16
+  int64_t x_stride;
+  int64_t rows;
+  const float* w;  // [outputs, k]
+  int k;
+  int64_t begin, end;
+  float* y;
+  int64_t y_stride;
+};
+
+// scores[q, j] = DOT(q, k_j) * scale for j < slots; see ops/portable/attention.h for what follows.
+struct QueryTile {
+  const float* q;  // [queries, width]
+  int64_t queries;
+  const float* k;  // [slots, width]
+  int64_t slots;
+  int width;  // multiple of 16
+  float scale;
+  float* scores;  // [queries, stride]
+  int64_t stride;
+};
+
+// o[q, d] = (fma over slots ascending of p[q, j] * v[j, d]) * factors[q] for d < width.
+struct ValueTile {
+  const float* p;        // [queries, stride]
+  const float* factors;  // [queries]
+  int64_t queries;
+  int64_t stride;
+  const float* v;  // [slots, v_stride]
+  int64_t v_stride;
+  int64_t slots;
+  int width;    // multiple of 16
+  float* sums;  // [kValueQueries, width] scratch
+  Bf16* o;
+  int64_t o_stride;
+};
+inline constexpr int kValueQueries = 4;
+
+// scores[i - begin] of list entries [begin, end) of one row.
+struct ScoreTile {
+  const SelectParams* select;
+  int64_t row;
+  int64_t begin, end;
+  const float* q;  // [heads, index_dim]
+  float* scores;   // of entry `begin`
+  float* scratch;  // kScoreBlock * (index_dim + heads)
+};
+inline constexpr int kScoreBlock = 64;
+
+struct Kernels {
+  const char* isa;
+  const char* needs;
+  bool (*supported)();
+  void (*matmul)(const MatmulTile&);
+  // Outputs [column, column + 16) of w as one panel; null: this set reads weights as stored.
+  void (*pack_panel)(const Matrix& w, int64_t column, uint8_t* panel);
+  void (*dots)(const DotsTile&);
+  // Does `steps` rounds of independent multiply-adds in registers; returns how many. For measuring limits.
+  int64_t (*multiply_adds)(int64_t steps);
+  void (*attend_scores)(const QueryTile&);
+  void (*attend_values)(const ValueTile&);
+  void (*score)(const ScoreTile&);
+  // A packed row as FP32; width is a multiple of its scale block (32 and 16).
+  void (*q8_row)(const uint8_t* codes, const uint8_t* scales, int width, float* out);
+  void (*q4e4_row)(const uint8_t* packed, const uint8_t* scales, int width, float* out);
+};
+
+extern const Kernels kPortableKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+
+}  // namespace deepinfer::cpu

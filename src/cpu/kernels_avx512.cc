@@ -1,0 +1,24 @@
+#define DI_ISA_NS avx512_isa
+#include "cpu/kernels.h"
+#include "cpu/simd_avx512.h"
+#include "cpu/tuned.inc"
+#include "cpu/tuned_matmul.inc"
+
+namespace deepinfer::cpu {
+namespace {
+
+bool supported() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c");
+}
+
+}  // namespace
+
+const Kernels kAvx512Kernels = {"avx512",      "AVX-512 F, BW, DQ and VL",
+                                supported,     matmul,
+                                pack_panel,    dots,
+                                multiply_adds, attend_scores,
+                                attend_values, score,
+                                q8_row,        q4e4_row};
+
+}  // namespace deepinfer::cpu

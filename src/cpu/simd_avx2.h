@@ -1,0 +1,116 @@
+// cpu/simd_avx2.h - the 16 lanes of DOT as two AVX2 registers. Only for kernels_avx2.cc.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace deepinfer::cpu {
+namespace {
+
+struct V16 {
+  __m256 low, high;
+};
+
+// Accumulators of a tile: rows x columns (x 2 registers) leave room for the operands among 16 registers.
+constexpr int kTileRows = 2, kTileColumns = 2;
+constexpr int kChains = 5;                      // V16 sums that hide the latency of a multiply-add and fit the registers
+constexpr int kPanelsAtOnce = 4, kRowTile = 6;  // products with weights: panels at once for one row, rows of one panel
+
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline V16 zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline V16 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, V16 v) {
+  _mm256_storeu_ps(p, v.low);
+  _mm256_storeu_ps(p + 8, v.high);
+}
+inline V16 fma(V16 a, V16 b, V16 c) { return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)}; }
+inline V16 mul(V16 a, V16 b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+
+// Lanes below `count` from a, the others from b.
+inline V16 first_lanes(int count, V16 a, V16 b) {
+  const __m256i n = _mm256_set1_epi32(count);
+  const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), high = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
+  return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(_mm256_cmpgt_epi32(n, low))),
+          _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(_mm256_cmpgt_epi32(n, high)))};
+}
+
+// Words of two BF16 columns, the even one low.
+inline void load_bf16_pairs(const uint8_t* p, V16* out) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+  out[0] = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+  out[1] = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
+}
+
+// Bytes of two e4m3 columns, the even one low, times 2^-120 (ops/portable/quant.h): as BF16, then as above.
+inline void load_e4m3_pairs(const uint8_t* p, V16* out) {
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0x87F0)), upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+  const __m256i low =
+      _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 4), mask);
+  const __m256i high = _mm256_and_si256(
+      _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16))), 4), mask);
+  out[0] = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+  out[1] = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
+}
+
+// The bits of e4m3 moved up by 7 are an FP16 of 2^-8 times the value, subnormals included. The sign, which sign extension
+// leaves in bits 15..7, survives in bit 15 only.
+inline V16 load_e4m3x16(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<int16_t>(0xBF80)));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(half)), _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
+}
+
+// 16 bytes, low nibble first: each byte spread over a word gives its two nibbles in place. A byte table holds the upper byte
+// of each value as FP16; the lower one is zero.
+inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
+  const __m128i table =
+      _mm_setr_epi8(0x00, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46, static_cast<char>(0x80), static_cast<char>(0xB8),
+                    static_cast<char>(0xBC), static_cast<char>(0xBE), static_cast<char>(0xC0), static_cast<char>(0xC2),
+                    static_cast<char>(0xC4), static_cast<char>(0xC6));
+  const __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i nibbles = _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi16(bytes, 4)), _mm256_set1_epi16(0x0F0F));
+  const __m256i upper = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles);
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i low = _mm256_unpacklo_epi8(zero, upper), high = _mm256_unpackhi_epi8(zero, upper);  // 0-7 | 16-23, 8-15 | 24-31
+  first = {_mm256_cvtph_ps(_mm256_castsi256_si128(low)), _mm256_cvtph_ps(_mm256_castsi256_si128(high))};
+  second = {_mm256_cvtph_ps(_mm256_extracti128_si256(low, 1)), _mm256_cvtph_ps(_mm256_extracti128_si256(high, 1))};
+}
+
+// Four columns of 16 outputs in 32 bytes. Tables give both bytes of each value as BF16; interleaved they are words of two
+// columns as above: low nibbles columns 0 and 1, high nibbles 2 and 3, neighbouring bytes the two columns of an output.
+constexpr int kFp4Step = 4;
+constexpr int fp4_place(int output, int k) { return 2 * (output % 8 / 4 * 16 + output / 8 * 8 + output % 4 * 2 + k % 2) + k / 2; }
+inline void load_e2m1_step(const uint8_t* p, V16* out) {
+  const __m256i upper =
+      _mm256_broadcastsi128_si256(_mm_set_epi64x(static_cast<long long>(0xC0C0C0C0BFBFBF80), 0x404040403F3F3F00));
+  const __m256i lower = _mm256_set1_epi64x(static_cast<long long>(0xC0804000C0800000));
+  const __m256i mask = _mm256_set1_epi8(15), high_half = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i nibbles[2] = {_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask)};
+  for (int i = 0; i < 2; ++i) {
+    const __m256i u = _mm256_shuffle_epi8(upper, nibbles[i]), l = _mm256_shuffle_epi8(lower, nibbles[i]);
+    const __m256i first = _mm256_unpacklo_epi8(l, u), second = _mm256_unpackhi_epi8(l, u);  // outputs 0-7, 8-15
+    out[2 * i] = {_mm256_castsi256_ps(_mm256_slli_epi32(first, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(second, 16))};
+    out[2 * i + 1] = {_mm256_castsi256_ps(_mm256_and_si256(first, high_half)),
+                      _mm256_castsi256_ps(_mm256_and_si256(second, high_half))};
+  }
+}
+
+// 16 e8m0 codes; 0 is 2^-127, a subnormal.
+inline __m256 widen_e8m0(__m128i codes) {
+  const __m256i wide = _mm256_cvtepu8_epi32(codes), zero = _mm256_cmpeq_epi32(wide, _mm256_setzero_si256());
+  return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(wide, 23), _mm256_and_si256(zero, _mm256_set1_epi32(1 << 22))));
+}
+inline V16 load_e8m0x16(const uint8_t* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {widen_e8m0(codes), widen_e8m0(_mm_srli_si128(codes, 8))};
+}
+
+inline __m256 add_halves(V16 v) { return _mm256_add_ps(v.low, v.high); }
+
+}  // namespace
+}  // namespace deepinfer::cpu

@@ -1,0 +1,88 @@
+// cpu/simd_avx512.h - the 16 lanes of DOT as one AVX-512 register. Only for kernels_avx512.cc.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace deepinfer::cpu {
+namespace {
+
+struct V16 {
+  __m512 v;
+};
+
+constexpr int kTileRows = 4, kTileColumns = 4;
+constexpr int kChains = 10;
+constexpr int kPanelsAtOnce = 4, kRowTile = 8;
+
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline V16 zeros() { return {_mm512_setzero_ps()}; }
+inline V16 broadcast(float x) { return {_mm512_set1_ps(x)}; }
+inline V16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store(float* p, V16 v) { _mm512_storeu_ps(p, v.v); }
+inline V16 fma(V16 a, V16 b, V16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline V16 mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+
+// Lanes below `count` from a, the others from b.
+inline V16 first_lanes(int count, V16 a, V16 b) {
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>((1u << count) - 1), b.v, a.v)};
+}
+
+// As in simd_avx2.h.
+inline void load_bf16_pairs(const uint8_t* p, V16* out) {
+  const __m512i words = _mm512_loadu_si512(p);
+  out[0] = {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+  out[1] = {_mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))))};
+}
+
+// As in simd_avx2.h.
+inline void load_e4m3_pairs(const uint8_t* p, V16* out) {
+  const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i words = _mm512_and_si512(_mm512_slli_epi16(wide, 4), _mm512_set1_epi16(static_cast<int16_t>(0x87F0)));
+  out[0] = {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+  out[1] = {_mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))))};
+}
+
+// As in simd_avx2.h.
+inline V16 load_e4m3x16(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<int16_t>(0xBF80))))};
+}
+
+// As in simd_avx2.h.
+inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
+  const __m128i table =
+      _mm_setr_epi8(0x00, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46, static_cast<char>(0x80), static_cast<char>(0xB8),
+                    static_cast<char>(0xBC), static_cast<char>(0xBE), static_cast<char>(0xC0), static_cast<char>(0xC2),
+                    static_cast<char>(0xC4), static_cast<char>(0xC6));
+  const __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i nibbles = _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi16(bytes, 4)), _mm256_set1_epi16(0x0F0F));
+  const __m256i upper = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles);
+  first.v = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(upper)), 8));
+  second.v = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(upper, 1)), 8));
+}
+
+// Eight columns of 16 outputs in 64 bytes: a word per output, a nibble per column. One permutation of a register turns the
+// lowest nibble of each word into its value.
+constexpr int kFp4Step = 8;
+constexpr int fp4_place(int output, int k) { return output * 8 + k; }
+inline void load_e2m1_step(const uint8_t* p, V16* out) {
+  const __m512 table =
+      _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  const __m512i words = _mm512_loadu_si512(p);
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; ++k) out[k] = {_mm512_permutexvar_ps(_mm512_srli_epi32(words, static_cast<unsigned>(4 * k)), table)};
+}
+
+// As in simd_avx2.h.
+inline V16 load_e8m0x16(const uint8_t* p) {
+  const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i bits = _mm512_slli_epi32(wide, 23);
+  return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(wide, wide), _mm512_set1_epi32(1 << 22)))};
+}
+
+inline __m256 add_halves(V16 v) { return _mm256_add_ps(_mm512_castps512_ps256(v.v), _mm512_extractf32x8_ps(v.v, 1)); }
+
+}  // namespace
+}  // namespace deepinfer::cpu

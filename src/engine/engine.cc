@@ -1,0 +1,223 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/loop.h"
+#include "engine/validate.h"
+#include "grammar/constraint.h"
+
+namespace deepinfer {
+namespace {
+
+Status at_least(const char* name, int64_t value, int64_t low) {
+  if (value >= low) return {};
+  return invalid_argument(fmt::format("{} must be at least {}, got {}", name, low, value));
+}
+
+// Zeros replaced by what the model and the other options imply.
+Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options) {
+  const ModelShape& shape = model.shape();
+  const int64_t page_tokens = model.layout().page_tokens;
+  DI_CHECK_OK(at_least("max_batch", options.max_batch, 1));
+  DI_CHECK_OK(at_least("step_tokens", options.step_tokens, options.max_batch));
+  DI_CHECK_OK(at_least("queue_limit", options.queue_limit, 0));
+  DI_CHECK_OK(at_least("pages", options.pages, 0));
+  DI_CHECK_OK(at_least("max_draft", options.speculation.max_draft, 0));
+  DI_CHECK_OK(at_least("lag", options.speculation.lag, 1));
+  if (options.context == 0) {
+    options.context = std::min(kDefaultContext, shape.max_context);
+    if (options.pages > 0) options.context = std::min(options.context, options.pages * page_tokens);
+  }
+  DI_CHECK_OK(at_least("context", options.context, 2));
+  if (options.context > shape.max_context) {
+    return invalid_argument(
+        fmt::format("context {} is more than the {} tokens of model {}", options.context, shape.max_context, model.name()));
+  }
+  if (options.pages == 0) {
+    options.pages = static_cast<int32_t>(options.max_batch * ((options.context + page_tokens - 1) / page_tokens));
+  }
+  if (options.keep_tokens == 0) options.keep_tokens = shape.window;
+  if (options.replay != ReplayMode::kOff && options.keep_tokens < shape.window) {
+    return invalid_argument(
+        fmt::format("keep_tokens must be at least the model's window of {}, got {}", shape.window, options.keep_tokens));
+  }
+  return options;
+}
+
+Result<uint64_t> draw_seed() {
+  uint64_t seed = 0;
+  if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed: set one in the request");
+  return seed >> 1;
+}
+
+}  // namespace
+
+Engine::Loop::Loop(Device& device, const LanguageModel& model, const EngineOptions& options)
+    : device_(device),
+      model_(model),
+      options_(options),
+      replay_(replay_rules(model.shape(), options.replay, options.keep_tokens, model.layout().page_tokens)),
+      by_slot_(static_cast<size_t>(options.max_batch)) {}
+
+Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const LanguageModel& model,
+                                                           const EngineOptions& options) {
+  DI_TRY(const EngineOptions resolved, resolve(model, options));
+  std::unique_ptr<Loop> loop(new Loop(device, model, resolved));
+  DI_TRY(loop->cache_,
+         SequenceCache::create(device, model.layout(),
+                               {.store = {.slots = resolved.max_batch, .pages = resolved.pages, .context = resolved.context},
+                                .replay = loop->replay_,
+                                .fingerprint = model.fingerprint(),
+                                .share_prefixes = resolved.prefix_cache,
+                                .snapshot_bytes = resolved.snapshot_bytes}));
+  loop->speculation_ = Speculation::create(device, model, resolved.speculation, resolved.max_batch);
+  const bool drafts = loop->speculation_ != nullptr;
+  const int32_t max_logits = resolved.max_batch * (drafts ? 1 + loop->speculation_->width() : 1);
+  DI_TRY(loop->workspace_, model.make_workspace(device, {.max_rows = resolved.step_tokens,
+                                                         .max_logits = max_logits,
+                                                         .max_context = resolved.context,
+                                                         .max_drafts = drafts ? resolved.max_batch : 0}));
+  DI_TRY(loop->sampler_, Sampler::create(device, model.shape().vocab, max_logits));
+  const bool measures =
+      resolved.speculation.mode == SpeculationMode::kAuto || resolved.speculation.schedule != SpeculationSchedule::kFixed;
+  if (drafts && measures) {
+    const int64_t most = std::min({int64_t{resolved.step_tokens}, resolved.context, int64_t{model.layout().page_tokens}});
+    DI_CHECK_OK(loop->speculation_->probe(model, loop->state(), *loop->workspace_, static_cast<int32_t>(most)));
+  }
+  loop->publish({}, false);
+  return loop;
+}
+
+// What can be known before the first token is refused here; the pages of the longest answer are known, too.
+Result<std::unique_ptr<Sequence>> Engine::Loop::accept(Request request, EventHandler handler) const {
+  DI_CHECK_OK(validate_request(request, model_.shape(), options_.context));
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t page_tokens = model_.layout().page_tokens;
+  const int64_t pool_tokens = options_.pages * page_tokens;
+  // An answer without a limit of its own takes what the pool can hold.
+  const int64_t most = request.max_tokens > 0 ? options_.context : std::min(options_.context, pool_tokens);
+  int64_t limit = std::max<int64_t>(1, most - prompt_tokens);
+  if (request.max_tokens > 0) limit = std::min<int64_t>(limit, request.max_tokens);
+  // The last token of an answer is never run, so this leaves a row to spare.
+  const int64_t pages = cache_->store().pages_for(prompt_tokens + limit);
+  if (pages > options_.pages) {
+    return too_large(
+        fmt::format("a prompt of {} tokens and an answer of {} need {} pages of {} tokens, the pool has {}: "
+                    "lower max_tokens or give the engine more pages",
+                    prompt_tokens, limit, pages, page_tokens, options_.pages));
+  }
+  auto sequence = std::make_unique<Sequence>();
+  if (!request.sampling.seed) {
+    DI_TRY(request.sampling.seed, draw_seed());
+  }
+  if (request.original_prompt_tokens == 0) request.original_prompt_tokens = prompt_tokens;
+  sequence->tokens = std::move(request.prompt);
+  sequence->prompt_tokens = prompt_tokens;
+  sequence->answer_limit = limit;
+  if (request.constraint.grammar) {
+    sequence->mask = request.constraint.grammar->start(request.stop_ids);
+    sequence->masked = request.constraint.begins_after < 0;
+  }
+  sequence->request = std::move(request);
+  sequence->handler = std::move(handler);
+  if (sequence->request.sampling.repetition_penalty != 1.0f) {
+    for (const TokenId token : sequence->tokens) sequence->counts.add_prompt(token);
+  }
+  return sequence;
+}
+
+Result<RequestId> Engine::Loop::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask) {
+  DI_TRY(auto sequence, accept(std::move(request), std::move(handler)));
+  if (mask) {
+    sequence->mask = std::move(mask);
+    sequence->masked = true;
+  }
+  if (num_inside_.load(std::memory_order_relaxed) == 0) note_progress();
+  if (num_inside_.fetch_add(1) >= options_.max_batch + options_.queue_limit) {
+    num_inside_.fetch_sub(1);
+    return exhausted(fmt::format("the queue is full: {} requests may run and {} wait, try again later", options_.max_batch,
+                                 options_.queue_limit));
+  }
+  const RequestId id = next_id_.fetch_add(1);
+  sequence->request.id = id;
+  InboxMessage message{.kind = InboxMessage::Kind::kSubmit, .id = id, .sequence = std::move(sequence)};
+  if (!inbox_.push(std::move(message))) {
+    num_inside_.fetch_sub(1);
+    return Error{ErrorCode::kUnavailable, "the engine is stopped: send the request elsewhere"};
+  }
+  return id;
+}
+
+void Engine::Loop::start() {
+  DI_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] {
+    while (!inbox_.closed()) {
+      if (!step()) inbox_.wait();
+    }
+  });
+}
+
+void Engine::Loop::stop() {
+  inbox_.close();
+  if (thread_.joinable()) thread_.join();
+  read_inbox();
+  for (auto* group : {&waiting_, &running_}) {
+    for (auto& sequence : *group) sequence->end(FinishReason::kCancelled, "the engine was stopped");
+  }
+  retire();
+  publish({}, false);
+  if (options_.step_end) options_.step_end();
+}
+
+Status Engine::Loop::health() const {
+  const std::lock_guard lock(published_mutex_);
+  return health_;
+}
+
+EngineProgress Engine::Loop::progress() const {
+  EngineProgress out{.inside = num_inside_.load()};
+  if (out.inside > 0 && options_.clock) out.since_us = std::max<int64_t>(0, options_.clock->now_us() - progress_us_.load());
+  return out;
+}
+
+EngineStats Engine::Loop::stats() const {
+  const std::lock_guard lock(published_mutex_);
+  return published_;
+}
+
+Engine::Engine(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+
+Engine::~Engine() { stop(); }
+
+Result<std::unique_ptr<Engine>> Engine::create(Device& device, const LanguageModel& model, const EngineOptions& options) {
+  DI_TRY(auto loop, Loop::create(device, model, options));
+  return std::unique_ptr<Engine>(new Engine(std::move(loop)));
+}
+
+Result<RequestId> Engine::submit(Request request, EventHandler handler) {
+  return loop_->submit(std::move(request), std::move(handler), nullptr);
+}
+
+Result<RequestId> Engine::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask) {
+  return loop_->submit(std::move(request), std::move(handler), std::move(mask));
+}
+
+void Engine::cancel(RequestId id) { loop_->post({.kind = InboxMessage::Kind::kCancel, .id = id}); }
+
+void Engine::finish(RequestId id, int64_t last_index) {
+  loop_->post({.kind = InboxMessage::Kind::kFinish, .id = id, .last_index = last_index});
+}
+
+bool Engine::step() { return loop_->step(); }
+void Engine::start() { loop_->start(); }
+void Engine::stop() { loop_->stop(); }
+Status Engine::health() const { return loop_->health(); }
+EngineStats Engine::stats() const { return loop_->stats(); }
+EngineProgress Engine::progress() const { return loop_->progress(); }
+const EngineOptions& Engine::options() const { return loop_->options(); }
+
+}  // namespace deepinfer

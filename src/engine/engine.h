@@ -1,0 +1,120 @@
+// engine/engine.h - runs requests: inbox, plan, batch, forward, sample, commit, emit.
+//
+// One engine owns the state of up to `max_batch` running sequences on one device. Each step takes a row from every
+// decoding sequence and a chunk of prompts, runs them as one flat batch, draws the next tokens on the device and tells the
+// handlers. The engine knows token ids only (core/token_service.h has the contract of a request's life).
+//
+// Promise: an accepted request gets exactly one final event, also when a step fails or the engine is stopped; an answer
+// depends on its request, seed and the model only - never on company, chunking, slots or pages; a request that can
+// never run is refused by submit() with the reason; no page or slot is leased when nothing runs.
+// Threads: submit(), cancel(), finish(), health() and stats() from any thread; step() and stop() from one thread, or
+// start() and let the engine's own thread do the steps.
+//
+//   DI_TRY(auto engine, Engine::create(device, model, {}));
+//   engine->start();
+//   EventQueue queue;
+//   DI_TRY(RequestId id, engine->submit(request, queue.handler()));
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "core/token_service.h"
+#include "engine/limits.h"
+#include "grammar/token_mask.h"
+#include "kvcache/sequence_cache.h"
+#include "model/drafter.h"
+#include "model/language_model.h"
+#include "ops/device.h"
+#include "scheduler/draft_control.h"
+
+namespace deepinfer {
+
+// Drafts of the model's own drafter, verified by the model (speculation.md). Changes speed, never bytes.
+struct SpeculationOptions {
+  SpeculationMode mode = SpeculationMode::kAuto;
+  int32_t max_draft = 5;  // drafts verified per sequence and step, at most kMaxDraft
+  SpeculationSchedule schedule = SpeculationSchedule::kSync;
+  int32_t lag = 2;                   // of kAsync
+  const Drafter* drafter = nullptr;  // instead of the model's own; must outlive the engine
+};
+
+struct EngineOptions {
+  int32_t max_batch = kDefaultBatch;         // sequences that run at once
+  int32_t step_tokens = kDefaultStepTokens;  // rows of one step, at least max_batch
+  int32_t queue_limit = kDefaultQueue;       // accepted requests beyond max_batch, which wait for a slot
+  int64_t context = 0;                       // tokens of one sequence; 0 = kDefaultContext, or less if model or pool hold less
+  int32_t pages = kDefaultPages;             // of the pool; 0 = max_batch sequences of full context
+  ReplayMode replay = ReplayMode::kDecoder;
+  int32_t keep_tokens = 0;                         // R of the decoder replay; 0 = the model's window
+  bool prefix_cache = true;                        // reuse what earlier requests computed
+  int64_t snapshot_bytes = kDefaultSnapshotBytes;  // host memory for the state at page borders
+  const Clock* clock = nullptr;                    // for deadlines and progress(); none = neither. Must outlive the engine
+  SpeculationOptions speculation;
+  // Called by the engine's thread when the events of a step have been delivered, so that a consumer is woken once a step
+  // and not once a token.
+  std::function<void()> step_end;
+};
+
+// Whether steps finish (EngineOptions::clock): how long the engine has had work without finishing one.
+struct EngineProgress {
+  int32_t inside = 0;    // requests accepted and not ended
+  int64_t since_us = 0;  // since the last finished step, or since there has been work; 0 when there is none
+};
+
+struct SpeculationStats {
+  int64_t passes = 0;                                     // of the drafter
+  std::array<int64_t, kMaxDraft> verified{}, accepted{};  // by place in the block
+  double draft_us = 0, verify_us = 0;                     // time of draft passes and of the steps behind them
+  DraftControlStats control;
+  double plain_us = 0, whole_us = 0, pass_us = 0;  // cost table: a step of one row, of a whole block, a pass of one sequence
+};
+
+struct EngineStats {
+  int64_t steps = 0, rows = 0;                       // run so far
+  int64_t accepted = 0, ended = 0;                   // requests; equal when nothing waits or runs
+  int64_t prompt_tokens = 0, completion_tokens = 0;  // of ended requests
+  int32_t waiting = 0, running = 0;
+  int32_t pages = 0, free_pages = 0, leased_pages = 0, cached_pages = 0;
+  int64_t preempted = 0;  // times a running request gave its pages up
+  PrefixStats prefix;
+  SpeculationStats speculation;
+};
+
+class Engine final : public TokenService {
+ public:
+  // `device` and `model` must outlive the engine. Errors name the option that does not fit.
+  static Result<std::unique_ptr<Engine>> create(Device& device, const LanguageModel& model, const EngineOptions& options);
+  ~Engine() override;
+
+  Result<RequestId> submit(Request request, EventHandler handler) override;
+  // The same; every token of the answer is one that `mask` allows. Its state on entry is that of an empty answer.
+  Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask);
+  void cancel(RequestId id) override;
+  void finish(RequestId id, int64_t last_index) override;
+
+  // One turn of the loop; false when there was nothing to do.
+  bool step();
+  // Runs step() on a thread of its own until stop().
+  void start();
+  // Refuses new requests, ends the others with kCancelled, joins the thread. Idempotent; not from a handler.
+  void stop();
+
+  // Ok, or why the last step failed; a step that works clears it.
+  Status health() const;
+  EngineStats stats() const;
+  EngineProgress progress() const;
+  // The options in force, zeros replaced.
+  const EngineOptions& options() const;
+
+ private:
+  class Loop;
+  explicit Engine(std::unique_ptr<Loop> loop);
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace deepinfer

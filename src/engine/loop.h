@@ -1,0 +1,111 @@
+// engine/loop.h - the engine's state and the phases of a step.
+//
+// A step: read the inbox, retire what ended, admit, grow, propose drafts, plan, run (forward, sample, wait), read the inbox again
+// - a cancel or finish that came meanwhile holds for this step's tokens - commit, retire. Host memory that the device reads (the
+// plan, the sampler's staging) is written only between a wait and the next enqueue. Threads: submit(), post(), close(), health()
+// and stats() from any thread; the rest from the thread that drives the engine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/step_plan.h"
+#include "engine/engine.h"
+#include "engine/inbox.h"
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+#include "engine/speculation.h"
+#include "kvcache/sequence_cache.h"
+#include "policy/fairness.h"
+#include "policy/preemption.h"
+#include "scheduler/scheduler.h"
+
+namespace deepinfer {
+
+class Engine::Loop {
+ public:
+  static Result<std::unique_ptr<Loop>> create(Device& device, const LanguageModel& model, const EngineOptions& options);
+
+  Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask);
+  void post(InboxMessage message) { inbox_.push(std::move(message)); }
+  Status health() const;
+  EngineStats stats() const;
+  EngineProgress progress() const;
+  const EngineOptions& options() const { return options_; }
+
+  bool step();
+  void start();
+  void stop();
+
+ private:
+  Loop(Device& device, const LanguageModel& model, const EngineOptions& options);
+
+  Result<std::unique_ptr<Sequence>> accept(Request request, EventHandler handler) const;
+  bool read_inbox();
+  bool turn();
+  void expire();
+  void note_progress();
+  void apply(InboxMessage message);
+  void enqueue_waiting(std::unique_ptr<Sequence> sequence);
+  void apply_finish(Sequence& sequence, int64_t last_index);
+  Sequence* find(RequestId id);
+  void admit();
+  int64_t next_waiting() const;
+  int64_t pages_to_reserve() const;
+  Opening open(Sequence& sequence);
+  void grow();
+  void preempt(size_t index);
+  Status propose();
+  void make_room_for_drafts(Sequence& sequence);
+  void plan();
+  Status run();
+  StateView state() const;
+  void commit();
+  int32_t commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits);
+  bool follow_constraint(Sequence& sequence, TokenId token);
+  void commit_token(Sequence& sequence, const SampleResult& result);
+  void fail_running(const Error& error);
+  bool retire();
+  void deliver_end(std::unique_ptr<Sequence> sequence);
+  void publish(const Status& status, bool ran);
+
+  Device& device_;
+  const LanguageModel& model_;
+  EngineOptions options_;
+  ReplayRules replay_;
+  std::unique_ptr<SequenceCache> cache_;
+  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Speculation> speculation_;  // null = off
+
+  Inbox inbox_;
+  std::atomic<RequestId> next_id_{1};
+  std::atomic<int32_t> num_inside_{0};  // accepted and not ended
+  std::atomic<int64_t> progress_us_{0};
+  std::thread thread_;
+
+  std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival (ids grow)
+  std::vector<std::unique_ptr<Sequence>> running_;  // by admission
+  TokenAccounts accounts_;
+  // Reused by every step.
+  std::vector<InboxMessage> messages_;
+  std::vector<PreemptionCandidate> candidates_;
+  std::vector<RunningSequence> plannable_;
+  std::vector<Sequence*> by_slot_;
+  std::vector<DrawRow> logit_rows_;
+  std::vector<Sequence*> decoding_;
+  SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
+  int64_t step_us_ = 0;
+  std::vector<std::unique_ptr<Sequence>> ended_;
+  StepPlan plan_;
+
+  EngineStats counts_;  // the loop's own; published under the mutex
+  mutable std::mutex published_mutex_;
+  EngineStats published_;
+  Status health_;
+};
+
+}  // namespace deepinfer

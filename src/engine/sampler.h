@@ -1,0 +1,60 @@
+// engine/sampler.h - draws the next token of each logit row on the device.
+//
+// Gathers the settings of the rows (bias, token counts, mask, seed and position) into staging memory, uploads it, enqueues one
+// sample operation and the download of its results. The draw is keyed by seed and position, so nothing here knows which
+// rows came before (determinism.md section 6).
+// Promise: staging and results stay untouched from enqueue() until the next one. Device memory grows only when bias or
+// counts outgrow what was seen before.
+// REQUIRES: the work of enqueue() has been waited for before enqueue() is called again.
+// Threads: the engine's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/sequence.h"
+#include "ops/device.h"
+
+namespace deepinfer {
+
+// A draw at the position behind a sequence's tokens and the first `drafts` of its drafts, as if those were accepted.
+struct DrawRow {
+  const Sequence* sequence = nullptr;
+  int32_t drafts = 0;
+};
+
+// How `sequence` draws the token `ahead` positions behind its tokens, without bias and penalties.
+SampleRow draw_settings(const Sequence& sequence, int32_t ahead);
+
+class Sampler {
+ public:
+  static Result<std::unique_ptr<Sampler>> create(Device& device, int32_t vocab, int32_t max_rows);
+
+  // Row i of `logits` is drawn for rows[i]. Rows of one sequence lie together, by growing number of drafts.
+  Status enqueue(std::span<const DrawRow> rows, const float* logits);
+  // Of the last enqueue(), after its work was waited for.
+  const SampleResult& result(size_t row) const { return host_results_[row]; }
+
+ private:
+  Sampler(Device& device, int32_t vocab, int32_t max_rows) : device_(device), vocab_(vocab), max_rows_(max_rows) {}
+  void add_row(const DrawRow& draw);
+  void fill_masks(std::span<const DrawRow> rows);
+  // Makes `buffer` hold `bytes` and uploads `data` to it.
+  Status upload(Buffer& buffer, const void* data, size_t bytes);
+
+  Device& device_;
+  const int32_t vocab_;
+  const int32_t max_rows_;
+  Buffer count_, settings_, bias_ids_, bias_values_, history_, masks_, scratch_, results_;
+  int32_t host_count_ = 0;
+  std::vector<SampleRow> host_settings_;
+  std::vector<int32_t> host_bias_ids_, host_history_;
+  std::vector<float> host_bias_values_;
+  std::vector<uint32_t> host_masks_;  // [rows, words]; empty when no row is masked
+  std::vector<SampleResult> host_results_;
+};
+
+}  // namespace deepinfer

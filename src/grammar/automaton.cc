@@ -1,0 +1,210 @@
+#include "grammar/automaton.h"
+
+#include <algorithm>
+
+#include "grammar/char_class.h"
+#include "grammar/json_text.h"
+
+namespace deepinfer {
+namespace {
+
+// An entry takes 16 KB at the release's vocabulary.
+constexpr size_t kMaxInteriors = 128;
+
+void set_bit(std::span<uint32_t> words, TokenId token) { words[static_cast<size_t>(token) / 32] |= 1u << (token % 32); }
+
+// All tokens of nodes [begin, end).
+void mark(const std::vector<TokenTrie::Node>& nodes, uint32_t begin, uint32_t end, bool on, std::span<uint32_t> words) {
+  for (uint32_t i = begin; i < end; ++i) {
+    if (nodes[i].token < 0) continue;
+    uint32_t& word = words[static_cast<size_t>(nodes[i].token) / 32];
+    const uint32_t bit = 1u << (nodes[i].token % 32);
+    word = on ? word | bit : word & ~bit;
+  }
+}
+
+}  // namespace
+
+Automaton::Automaton(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules)
+    : vocabulary_(std::move(vocabulary)), lexer_(lexer), earley_(std::move(rules)) {
+  any_char_ = utf8(lexer_.arena(), CodePointSet::any());
+  json_char_ = json_char(lexer_.arena());
+  path_.resize(vocabulary_->max_depth() + 1);
+  ends_.resize(vocabulary_->max_depth() + 2);
+}
+
+GrammarState Automaton::begin() {
+  const RowId row = earley_.begin(lexer_);
+  GrammarState state{.threads = {}, .complete = earley_.complete(row)};
+  if (earley_.start(row) != Lexer::kDead) state.threads.push_back({row, earley_.start(row)});
+  return state;
+}
+
+bool Automaton::step(size_t begin, size_t end, uint8_t byte) {
+  sources_.clear();
+  for (size_t i = begin; i < end; ++i) {
+    const LexThread thread = pool_[i];
+    const uint32_t next = lexer_.step(thread.lex, byte);
+    if (next == 0) continue;
+    const LexState lex = next / 2;
+    if (next % 2 == 0) {
+      pool_.push_back({thread.row, lex});
+      continue;
+    }
+    const auto& pairs = lexer_.pairs(lex);
+    if (std::any_of(pairs.begin(), pairs.end(), [](const Lexer::Pair& pair) { return pair.rest != kEmptyText; })) {
+      pool_.push_back({thread.row, lex});
+    }
+    sources_.push_back({thread.row, lex});
+  }
+  if (sources_.empty()) return false;
+  const RowId row = earley_.advance(lexer_, sources_);
+  if (earley_.start(row) != Lexer::kDead) pool_.push_back({row, earley_.start(row)});
+  return earley_.complete(row);
+}
+
+bool Automaton::advance(GrammarState& state, std::string_view bytes) {
+  pool_ = state.threads;
+  size_t begin = 0, end = pool_.size();
+  bool complete = state.complete;
+  for (const char c : bytes) {
+    complete = step(begin, end, static_cast<uint8_t>(c));
+    begin = end;
+    end = pool_.size();
+    if (begin == end && !complete) return false;
+  }
+  state.threads.assign(pool_.begin() + static_cast<std::ptrdiff_t>(begin), pool_.end());
+  state.complete = complete;
+  return true;
+}
+
+void Automaton::mask(const GrammarState& state, std::span<uint32_t> words) {
+  std::fill(words.begin(), words.end(), 0);
+  for (const LexThread& thread : state.threads) {
+    const std::shared_ptr<const Interior> inner = interior(thread.lex);
+    for (size_t i = 0; i < words.size(); ++i) words[i] |= inner->words[i];
+    LexState state_before = Lexer::kDead;
+    LexThread next{};
+    for (const Exit& exit : inner->exits) {
+      if (exit.state != state_before) {
+        state_before = exit.state;
+        const Earley::Source source{thread.row, exit.state};
+        next.row = earley_.advance(lexer_, {&source, 1});
+        next.lex = earley_.start(next.row);
+      }
+      if (next.lex != Lexer::kDead) walk(vocabulary_->slices()[exit.slice].trie, exit.node, next, words);
+    }
+  }
+}
+
+std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
+  if (const auto found = interiors_.find(state); found != interiors_.end()) return found->second;
+  auto out = std::make_shared<Interior>();
+  out->words.assign(vocabulary_->num_words(), 0);
+  for (uint32_t i = 0; i < vocabulary_->slices().size(); ++i) {
+    const Vocabulary::Slice& slice = vocabulary_->slices()[i];
+    if (i > 0 && room(state, false) >= slice.max_chars) {
+      for (size_t word = 0; word < slice.mask.size(); ++word) out->words[word] |= slice.mask[word];
+    } else {
+      walk_terminal(state, i, *out);
+    }
+  }
+  if (interiors_.size() >= kMaxInteriors) interiors_.clear();
+  return interiors_.emplace(state, std::move(out)).first->second;
+}
+
+// How many characters of any kind may follow inside a string that `state` stands in; with `inside_char`, after the rest of a
+// character that has begun.
+int32_t Automaton::room(LexState state, bool inside_char) {
+  std::vector<int32_t>& known = rooms_[inside_char ? 1 : 0];
+  if (state >= known.size()) known.resize(std::max<size_t>(lexer_.num_states(), state + size_t{1}), -1);
+  if (known[state] >= 0) return known[state];
+  int32_t out = 0;
+  for (const Lexer::Pair& pair : lexer_.pairs(state)) {
+    const RegexArena::StringRest rest = lexer_.arena().string_rest(pair.rest);
+    const bool any = rest.unit == (rest.in_body ? any_char_ : json_char_);
+    if (any) out = std::max(out, rest.max == kNoLimit ? INT32_MAX : rest.max);
+    if (inside_char && is_free_text(pair.rest)) out = INT32_MAX;
+  }
+  return known[state] = out;
+}
+
+// Any text up to the end of a string, also inside a character.
+bool Automaton::is_free_text(Rx rest) {
+  RegexArena& arena = lexer_.arena();
+  const Rx tail = arena.body_tail(rest);
+  if (tail == kNothing) return false;
+  if (known_tails_.insert(tail).second) {
+    std::vector<Rx> open{arena.concat(arena.json_body(arena.repeat(any_char_, 0, kNoLimit)), tail)};
+    while (!open.empty()) {
+      const Rx rx = open.back();
+      open.pop_back();
+      if (!free_text_.insert(rx).second) continue;
+      const auto edges = arena.edges(rx);
+      for (const RegexArena::Edge& edge : std::vector<RegexArena::Edge>(edges.begin(), edges.end())) {
+        if (!(edge.bytes & ByteSet::range(0x80, 0xFF)).empty()) open.push_back(edge.next);
+      }
+    }
+  }
+  return free_text_.contains(rest);
+}
+
+// Most beginnings of the slice's tokens fit, so it is shorter to strike out what does not.
+bool Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
+  const auto& nodes = slice.trie.nodes();
+  size_t dead = 0;
+  for (uint32_t i = 0; i < nodes.size(); i = nodes[i].end) {
+    if (lexer_.step(state, nodes[i].byte) == 0) dead += nodes[i].end - i;
+  }
+  return dead * 2 < nodes.size();
+}
+
+void Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
+  const Vocabulary::Slice& slice = vocabulary_->slices()[index];
+  const auto& nodes = slice.trie.nodes();
+  // Either the tokens that fit are added, or all are taken and those that do not fit struck out. Behind the quote of a key
+  // that may have any name but some, nearly every first byte leads to where all the rest fits.
+  const bool strike = index > 0 && mostly_fits(state, slice);
+  if (strike) {
+    for (size_t word = 0; word < slice.mask.size(); ++word) out.words[word] |= slice.mask[word];
+  }
+  path_[0] = state;
+  for (uint32_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    const uint32_t next = lexer_.step(path_[node.depth], node.byte);
+    const bool fits = next != 0;
+    if (!fits || (index > 0 && room(next / 2, true) >= slice.max_chars)) {
+      if (fits != strike) mark(nodes, i, node.end, fits, out.words);
+      i = node.end;
+      continue;
+    }
+    if (node.token >= 0) set_bit(out.words, node.token);
+    if (next % 2 == 1 && node.end > i + 1) out.exits.push_back({index, i, next / 2});
+    path_[node.depth + 1] = next / 2;
+    ++i;
+  }
+}
+
+// The tokens below `node`, at which `thread` begins.
+void Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words) {
+  const auto& nodes = trie.nodes();
+  const size_t base = nodes[node].depth + 1u;
+  pool_.assign(1, thread);
+  ends_[0] = 0;
+  ends_[1] = 1;
+  for (uint32_t i = node + 1; i < nodes[node].end;) {
+    const TokenTrie::Node& at = nodes[i];
+    const size_t depth = at.depth - base;
+    pool_.resize(ends_[depth + 1]);
+    const bool complete = step(ends_[depth], ends_[depth + 1], at.byte);
+    if (pool_.size() == ends_[depth + 1] && !complete) {
+      i = at.end;
+      continue;
+    }
+    if (at.token >= 0) set_bit(words, at.token);
+    ends_[depth + 2] = pool_.size();
+    ++i;
+  }
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,84 @@
+// grammar/automaton.h - lexer and parser together: texts in, masks out.
+//
+// A state is a set of threads, each a row of the parser and a state of the lexer inside it. A mask is the union of the
+// masks of its threads. What a lexer state allows without leaving its terminals does not depend on the row, so it is
+// computed once per lexer state, with the places where a terminal may end (the exits); only from these the parser is asked.
+// Threads: one thread at a time; copies are independent and share what is const.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "grammar/earley.h"
+#include "grammar/lexer.h"
+#include "grammar/vocabulary.h"
+
+namespace deepinfer {
+
+struct LexThread {
+  RowId row;
+  LexState lex;
+};
+
+struct GrammarState {
+  std::vector<LexThread> threads;
+  bool complete = false;
+};
+
+class Automaton {
+ public:
+  Automaton(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules);
+
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  GrammarState begin();
+  // False when no text of the grammar goes on with `bytes`; the state is then unchanged.
+  bool advance(GrammarState& state, std::string_view bytes);
+  // words: [vocabulary().num_words()]
+  void mask(const GrammarState& state, std::span<uint32_t> words);
+  // Rows from here on may be forgotten: no state that is kept uses them.
+  void truncate(size_t num_rows) { earley_.truncate(num_rows); }
+  size_t num_rows() const { return earley_.num_rows(); }
+
+  Lexer& lexer() { return lexer_; }
+  // A limit was reached: what follows may be narrower than the grammar.
+  bool exhausted() const { return lexer_.arena().exhausted(); }
+
+ private:
+  struct Exit {
+    uint32_t slice, node;
+    LexState state;
+  };
+  struct Interior {
+    std::vector<uint32_t> words;
+    std::vector<Exit> exits;  // at nodes with others below
+  };
+
+  // Appends the threads behind `byte` to pool_; true if the text may end there.
+  bool step(size_t begin, size_t end, uint8_t byte);
+  std::shared_ptr<const Interior> interior(LexState state);
+  int32_t room(LexState state, bool inside_char);
+  bool is_free_text(Rx rest);
+  bool mostly_fits(LexState state, const Vocabulary::Slice& slice);
+  void walk_terminal(LexState state, uint32_t slice, Interior& out);
+  void walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  Lexer lexer_;
+  Earley earley_;
+  Rx any_char_, json_char_;
+  std::unordered_set<Rx> known_tails_, free_text_;
+  std::array<std::vector<int32_t>, 2> rooms_;  // by lexer state; -1 = not known yet
+  std::unordered_map<LexState, std::shared_ptr<const Interior>> interiors_;
+  // Of a walk: threads by depth, one behind the other.
+  std::vector<LexThread> pool_;
+  std::vector<size_t> ends_;
+  std::vector<LexState> path_;
+  std::vector<Earley::Source> sources_;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,56 @@
+// grammar/byte_set.h - a set of byte values.
+//
+// Threads: a value.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace deepinfer {
+
+class ByteSet {
+ public:
+  constexpr ByteSet() = default;
+  static constexpr ByteSet range(int first, int last) {
+    ByteSet out;
+    for (int byte = first; byte <= last; ++byte) out.add(static_cast<uint8_t>(byte));
+    return out;
+  }
+  static constexpr ByteSet all() { return range(0, 255); }
+
+  constexpr void add(uint8_t byte) { words_[byte >> 6] |= uint64_t{1} << (byte & 63); }
+  constexpr bool has(uint8_t byte) const { return words_[byte >> 6] >> (byte & 63) & 1; }
+  constexpr bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  constexpr ByteSet operator|(const ByteSet& other) const {
+    ByteSet out;
+    for (size_t i = 0; i < 4; ++i) out.words_[i] = words_[i] | other.words_[i];
+    return out;
+  }
+  constexpr ByteSet operator&(const ByteSet& other) const {
+    ByteSet out;
+    for (size_t i = 0; i < 4; ++i) out.words_[i] = words_[i] & other.words_[i];
+    return out;
+  }
+  constexpr ByteSet operator~() const {
+    ByteSet out;
+    for (size_t i = 0; i < 4; ++i) out.words_[i] = ~words_[i];
+    return out;
+  }
+  bool operator==(const ByteSet&) const = default;
+
+  // Calls visit(byte) for every member, in order.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (size_t i = 0; i < 4; ++i) {
+      for (uint64_t rest = words_[i]; rest != 0; rest &= rest - 1) visit(static_cast<uint8_t>(i * 64 + std::countr_zero(rest)));
+    }
+  }
+  const std::array<uint64_t, 4>& words() const { return words_; }
+
+ private:
+  std::array<uint64_t, 4> words_{};
+};
+
+}  // namespace deepinfer

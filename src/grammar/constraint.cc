@@ -1,0 +1,99 @@
+#include "grammar/constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "grammar/regex_syntax.h"
+
+namespace deepinfer {
+namespace {
+
+// Rows that masks tried and no accepted token used are forgotten beyond this many.
+constexpr size_t kSpareRows = 4096;
+
+class ConstraintMask final : public TokenMask {
+ public:
+  ConstraintMask(const Automaton& automaton, const GrammarState& first, std::vector<TokenId> end_ids)
+      : automaton_(automaton), end_ids_(std::move(end_ids)) {
+    history_.push_back({first, automaton_.num_rows()});
+  }
+
+  void fill(std::span<uint32_t> words) const override {
+    const Entry& now = history_.back();
+    if (automaton_.num_rows() > now.num_rows + kSpareRows) automaton_.truncate(now.num_rows);
+    const size_t num_words = automaton_.vocabulary().num_words();
+    automaton_.mask(now.state, words.first(num_words));
+    for (uint32_t& word : words.subspan(num_words)) word = 0;
+    if (!now.state.complete) return;
+    for (const TokenId id : end_ids_) words[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  }
+
+  bool accept(TokenId token) override {
+    if (std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end()) {
+      if (!complete()) return false;
+      history_.push_back({{}, history_.back().num_rows});
+      return true;
+    }
+    if (token < 0 || token >= automaton_.vocabulary().size()) return false;
+    const std::string_view bytes = automaton_.vocabulary().bytes(token);
+    GrammarState state = history_.back().state;
+    if (bytes.empty() || !automaton_.advance(state, bytes)) return false;
+    size_t num_rows = history_.back().num_rows;
+    for (const LexThread& thread : state.threads) num_rows = std::max<size_t>(num_rows, thread.row + 1u);
+    history_.push_back({std::move(state), num_rows});
+    return true;
+  }
+
+  void rollback(int32_t num_tokens) override { history_.resize(history_.size() - static_cast<size_t>(num_tokens)); }
+  bool complete() const override { return history_.back().state.complete; }
+
+ private:
+  struct Entry {
+    GrammarState state;
+    size_t num_rows = 0;  // rows below this are in use
+  };
+  mutable Automaton automaton_;  // fill() builds more of it; what it answers does not depend on that
+  std::vector<TokenId> end_ids_;
+  std::vector<Entry> history_;
+};
+
+}  // namespace
+
+Constraint::Constraint(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules)
+    : seed_(std::move(vocabulary), lexer, std::move(rules)) {
+  first_ = seed_.begin();
+  std::vector<uint32_t> words(seed_.vocabulary().num_words());
+  seed_.mask(first_, words);
+}
+
+std::unique_ptr<TokenMask> Constraint::start(std::vector<TokenId> end_ids) const {
+  return std::make_unique<ConstraintMask>(seed_, first_, std::move(end_ids));
+}
+
+bool Constraint::matches(std::string_view text) const {
+  Automaton automaton(seed_);
+  GrammarState state = first_;
+  return automaton.advance(state, text) && state.complete;
+}
+
+ConstraintResult compile_regex(std::shared_ptr<const Vocabulary> vocabulary, std::string_view pattern,
+                               const CompileLimits& limits) {
+  if (pattern.size() > limits.max_source_bytes) {
+    return too_large(
+        fmt::format("the regular expression has {} bytes, at most {} are allowed", pattern.size(), limits.max_source_bytes));
+  }
+  Lexer lexer(limits.regex);
+  DI_TRY(const Rx rx, parse_regex(lexer.arena(), pattern, RegexUse::kWhole));
+  if (lexer.arena().exhausted()) return too_large("the regular expression is too complex: simplify it");
+  if (!lexer.arena().alive(rx)) return invalid_argument("no text matches the regular expression");
+  auto rules = std::make_unique<FixedRules>();
+  const Nonterminal start = rules->add();
+  rules->add(start, {Symbol::terminal(rx)});
+  rules->set_start(start);
+  auto out = std::make_shared<const Constraint>(std::move(vocabulary), lexer, std::move(rules));
+  if (out->exhausted()) return too_large("the regular expression is too complex: simplify it");
+  return std::shared_ptr<const Constraint>(std::move(out));
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,239 @@
+#include "grammar/constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "base/file.h"
+
+namespace deepinfer {
+namespace {
+
+std::shared_ptr<const Vocabulary> byte_vocabulary() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* more : {"\"}", "\":", "\",\"", "true", "null", "{\"", "}}", "12", "  ", "a\":1", "é\""})
+    tokens.emplace_back(more);
+  return Vocabulary::create(tokens);
+}
+
+std::shared_ptr<const Constraint> schema(std::string_view text, const SchemaOptions& options = {}) {
+  const auto json = Json::parse(text);
+  EXPECT_TRUE(json) << text;
+  auto out = compile_json_schema(byte_vocabulary(), *json, options);
+  EXPECT_TRUE(out) << text << ": " << (out ? "" : out.error().message);
+  return out ? *out : nullptr;
+}
+
+std::string refusal(std::string_view text) {
+  const auto out = compile_json_schema(byte_vocabulary(), *Json::parse(text));
+  return out ? "accepted" : out.error().message;
+}
+
+struct Case {
+  const char* schema;
+  std::vector<const char*> valid, invalid;
+};
+
+TEST(Schema, AcceptsExactlyTheValid) {
+  const std::vector<Case> cases{
+      {R"({"type":"integer","minimum":-3,"exclusiveMaximum":12,"multipleOf":3})",
+       {"-3", "0", "9", "3.0", "-0"},
+       {"12", "4", "-6", "3.5", "\"3\""}},
+      {R"({"type":"number","minimum":0.1,"maximum":0.25})", {"0.1", "0.2", "0.25", "0.250"}, {"0.09", "0.26", "1", "-0.1"}},
+      {R"({"type":"string","minLength":2,"maxLength":3,"pattern":"^[a-z😀]+$"})",
+       {"\"ab\"", "\"a😀z\""},
+       {"\"a\"", "\"abcd\"", "\"aB\"", "7"}},
+      {R"({"type":"string","pattern":"\\n"})", {"\"a\\nb\"", "\"\\u000a\""}, {"\"n\""}},
+      {R"({"enum":["a",1,null,[1,{"k":true}]]})", {"\"a\"", "1", "1.0", "null", "[1,{\"k\":true}]"}, {"\"b\"", "[1]", "true"}},
+      {R"({"properties":{"a":{"type":"integer"},"b":{}},"required":["b"],"additionalProperties":false,"type":"object"})",
+       {"{\"b\":1}", "{\"b\":[],\"a\":2}", "{ \"a\": 1, \"b\": {} }"},
+       {"{\"a\":1}", "{\"b\":1,\"b\":2}", "{\"b\":1,\"c\":2}", "{}", "[]"}},
+      {R"({"type":"object","patternProperties":{"^x":{"type":"integer"}},"properties":{"xy":{"minimum":5}}})",
+       {"{\"xy\":5,\"x1\":1,\"z\":\"s\"}"},
+       {"{\"xy\":4}", "{\"x\":\"s\"}", "{\"xy\":\"s\"}"}},
+      {R"({"oneOf":[{"type":"integer"},{"minimum":2}]})", {"1", "2.5", "\"x\""}, {"3", "1.5"}},
+      {R"({"not":{"type":["integer","string"]}})", {"1.5", "null", "[]"}, {"1", "\"\""}},
+      {R"({"if":{"properties":{"t":{"const":1}},"required":["t"]},"then":{"required":["u"]},"else":{"required":["v"]},"type":"object"})",
+       {"{\"t\":1,\"u\":0}", "{\"v\":0}", "{\"u\":0,\"t\":1}", "{\"t\":2,\"v\":1}"},
+       {"{\"t\":1,\"v\":0}", "{}", "{\"t\":1}"}},
+      {R"({"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"string"},"minItems":2,"maxItems":3})",
+       {"[1,\"a\"]", "[1, \"a\", \"b\"]"},
+       {"[1]", "[\"a\",\"b\"]", "[1,\"a\",\"b\",\"c\"]"}},
+      {R"({"type":"array","contains":{"const":7},"minContains":2,"maxContains":2})",
+       {"[7,7]", "[7,1,7]"},
+       {"[7]", "[7,7,7]", "[]"}},
+      {R"({"$ref":"#/$defs/tree","$defs":{"tree":{"type":"object","properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/tree"}}},
+          "required":["kids"],"additionalProperties":false}}})",
+       {"{\"kids\":[]}", "{\"kids\":[{\"kids\":[]},{\"kids\":[]}]}"},
+       {"{}", "{\"kids\":[{}]}"}},
+      {R"({"type":"object","minProperties":1,"maxProperties":2,"propertyNames":{"maxLength":2}})",
+       {"{\"a\":1}", "{\"a\":1,\"bc\":2}"},
+       {"{}", "{\"abc\":1}", "{\"a\":1,\"b\":1,\"c\":1}"}},
+      {R"({"type":"string","format":"date"})", {"\"2024-02-29\""}, {"\"2023-02-29\"", "\"2024-13-01\""}},
+      {R"({"type":"object","dependentRequired":{"a":["b"]},"unevaluatedProperties":false,"properties":{"a":{},"b":{}}})",
+       {"{}", "{\"b\":1}", "{\"b\":1,\"a\":1}"},
+       {"{\"a\":1}", "{\"c\":1}"}},
+      {R"({"type":"object","dependencies":{"a":["b"]},"properties":{"a":{},"b":{}},"additionalProperties":false})",
+       {"{}", "{\"b\":1}", "{\"b\":1,\"a\":1}"},
+       {"{\"a\":1}"}},
+  };
+  for (const Case& one : cases) {
+    const auto constraint = schema(one.schema);
+    ASSERT_TRUE(constraint);
+    for (const char* text : one.valid) EXPECT_TRUE(constraint->matches(text)) << one.schema << " must take " << text;
+    for (const char* text : one.invalid) EXPECT_FALSE(constraint->matches(text)) << one.schema << " must not take " << text;
+  }
+}
+
+TEST(Schema, RefusalsNameKeywordAndPath) {
+  EXPECT_NE(refusal(R"({"properties":{"a":{"pattern":"\\bx"}}})").find("'pattern' at #/properties/a"), std::string::npos);
+  EXPECT_NE(refusal(R"({"items":{"$ref":"http://a.b/c"}})").find("'$ref' at #/items"), std::string::npos);
+  EXPECT_NE(refusal(R"({"$dynamicRef":"#x"})").find("$dynamicRef"), std::string::npos);
+  EXPECT_NE(
+      refusal(R"({"properties":{"a":{"type":"array","uniqueItems":true}}})").find("'uniqueItems' (first at #/properties/a)"),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"$ref":"#"})").find("$ref"), std::string::npos);
+  EXPECT_NE(refusal("false").find("no value"), std::string::npos);
+  EXPECT_NE(refusal(R"({"type":"wrong"})").find("'type' at #"), std::string::npos);
+  EXPECT_NE(refusal(R"({"allOf":[{"type":"string"},{"type":"null"}]})").find("no value"), std::string::npos);
+  EXPECT_NE(refusal(R"({"type":"string","format":"idn-email"})").find("'format' at #"), std::string::npos);
+  EXPECT_NE(refusal(R"({"$schema":"http://a.b/own"})").find("'$schema'"), std::string::npos);
+}
+
+TEST(Schema, HostileInputEndsInTime) {
+  std::string many = R"({"enum":[)";
+  for (int i = 0; i < 10'000; ++i) many += fmt::format("{}\"value {}\"", i ? "," : "", i * 7919);
+  const auto constraint = schema(many + "]}");
+  EXPECT_TRUE(constraint && constraint->matches("\"value 7919\"") && !constraint->matches("\"value 7918\""));
+  std::string deep = "{}";
+  for (int i = 0; i < 100; ++i) deep = R"({"items":)" + deep + R"(,"not":{"const":1}})";
+  EXPECT_NE(refusal(deep), "");
+  std::string overlap = R"({"oneOf":[)";
+  for (int i = 0; i < 30; ++i)
+    overlap += fmt::format(R"({}{{"properties":{{"p{}":{{"minimum":{}}},"q":{{"maxLength":{}}}}}}})", i ? "," : "", i, i, i);
+  EXPECT_NE(refusal(overlap + "]}").find("too large"), std::string::npos);
+  EXPECT_NE(refusal(R"({"pattern":"^((a|b)*a(a|b){200}){5}$","minLength":4000,"maxLength":4100,"not":{"pattern":"a{30}b"}})"),
+            "");
+}
+
+TEST(Ebnf, RecursionRepetitionAndErrors) {
+  constexpr std::string_view kArithmetic = R"EBNF(
+    # sums and products
+    root ::= expr
+    expr ::= term (("+" | "-") term)*
+    term ::= number | "(" expr ")" | term "*" number   // left recursion
+    number ::= [0-9]{1,3} ("." /[0-9]+/)?
+  )EBNF";
+  const auto constraint = compile_ebnf(byte_vocabulary(), kArithmetic);
+  ASSERT_TRUE(constraint) << constraint.error().message;
+  for (const char* text : {"1", "1+2", "(1-(2+3.5))*4+7", "1*2*3*4"}) EXPECT_TRUE((*constraint)->matches(text)) << text;
+  for (const char* text : {"", "1+", "(1", "1234", "1 + 2", ")"}) EXPECT_FALSE((*constraint)->matches(text)) << text;
+  const auto error = [](std::string_view grammar) {
+    const auto out = compile_ebnf(byte_vocabulary(), grammar);
+    return out ? "accepted" : out.error().message;
+  };
+  EXPECT_NE(error("root ::= a").find("line 1: the rule 'a' is not defined"), std::string::npos);
+  EXPECT_NE(error("root ::= \"x\"\nroot ::= \"y\"").find("line 2"), std::string::npos);
+  EXPECT_NE(error("root ::= \"(\" root \")\"").find("no text satisfies"), std::string::npos);
+  EXPECT_NE(error("root ::= (\"a\"").find("without ')'"), std::string::npos);
+}
+
+TEST(Schema, TheTableOfTheDocumentsIsTheCodes) {
+  std::string table;
+  for (const SchemaKeyword& keyword : schema_keywords()) {
+    constexpr const char* kUse[] = {"enforced", "partly", "refused", "note"};
+    table += fmt::format("| `{}` | {} | {} |\n", keyword.name, kUse[static_cast<int>(keyword.use)], keyword.remark);
+  }
+  table += fmt::format("\nFormats: {}.\n", fmt::join(schema_formats(), ", "));
+  const auto text = read_file(std::string(DEEPINFER_SOURCE_DIR) + "/docs/deep-dives/grammar.md");
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find(table), std::string::npos) << "docs/deep-dives/grammar.md must hold:\n" << table;
+}
+
+// Random walks along the masks: every allowed token is accepted, none leads into a blind alley, the state is a function of
+// the accepted tokens, and what ends is in the language.
+TEST(Constraint, WalksAlongTheMaskAreValid) {
+  std::mt19937 random(11);
+  const auto vocabulary = byte_vocabulary();
+  const TokenId end = 0;
+  const std::vector<const char*> schemas{
+      R"({"type":"object","properties":{"name":{"type":"string","maxLength":5},"n":{"type":"integer","minimum":10,"maximum":99}},"required":["name","n"]})",
+      R"({"anyOf":[{"type":"array","items":{"enum":["a","b"]},"maxItems":3},{"type":"object","maxProperties":2,"additionalProperties":{"type":"boolean"}}]})",
+      R"({"oneOf":[{"type":"integer"},{"multipleOf":2.5,"type":"number"}]})"};
+  for (const char* text : schemas) {
+    const auto constraint = schema(text);
+    for (int round = 0; round < 10; ++round) {
+      auto mask = constraint->start({end});
+      std::string answer;
+      std::vector<TokenId> taken;
+      std::vector<uint32_t> words(vocabulary->num_words()), again(words);
+      for (int i = 0; i < 200; ++i) {
+        mask->fill(words);
+        std::vector<TokenId> allowed;
+        for (TokenId token = 1; token < vocabulary->size(); ++token) {
+          if (words[static_cast<size_t>(token) / 32] >> (token % 32) & 1) allowed.push_back(token);
+        }
+        if (mask->complete() && (allowed.empty() || random() % 3 == 0)) break;
+        ASSERT_FALSE(allowed.empty()) << text << ": " << answer;
+        // What is short ends sooner.
+        TokenId next = allowed[random() % allowed.size()];
+        for (const TokenId token : allowed) {
+          const std::string_view bytes = vocabulary->bytes(token);
+          if (i > 60 && (bytes == "\"" || bytes == "}" || bytes == "]")) next = token;
+        }
+        ASSERT_TRUE(mask->accept(next)) << text << ": " << answer << " + " << vocabulary->bytes(next) << " " << next;
+        taken.push_back(next);
+        answer += vocabulary->bytes(next);
+        if (random() % 4 == 0) {
+          const auto back = static_cast<int32_t>(random() % (taken.size() + 1));
+          mask->fill(words);
+          mask->rollback(back);
+          for (size_t k = taken.size() - static_cast<size_t>(back); k < taken.size(); ++k) ASSERT_TRUE(mask->accept(taken[k]));
+          mask->fill(again);
+          ASSERT_EQ(words, again);
+        }
+      }
+      EXPECT_EQ(mask->complete(), constraint->matches(answer)) << text << ": " << answer;
+    }
+  }
+}
+
+// Bit by bit, on the tokens of the shipped model: a token is in the mask exactly when it is accepted.
+TEST(Constraint, MasksAndAcceptAgreeOnEveryToken) {
+  const auto json = read_file(std::string(DEEPINFER_SOURCE_DIR) + "/models/tiny-v41/tokenizer.json");
+  ASSERT_TRUE(json);
+  const auto tokenizer = Tokenizer::parse(*json);
+  ASSERT_TRUE(tokenizer);
+  const auto vocabulary = Vocabulary::create(*tokenizer);
+  std::mt19937 random(5);
+  for (const char* text : {R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"number","minimum":3}}})",
+                           R"({"type":"array","items":{"type":"string","maxLength":6,"pattern":"^\\D"}})"}) {
+    const auto compiled = compile_json_schema(vocabulary, *Json::parse(text));
+    ASSERT_TRUE(compiled);
+    auto mask = (*compiled)->start({});
+    std::vector<uint32_t> words(vocabulary->num_words());
+    std::string answer;
+    for (int i = 0; i < 25; ++i) {
+      mask->fill(words);
+      std::vector<TokenId> allowed;
+      for (TokenId token = 0; token < vocabulary->size(); ++token) {
+        const bool on = words[static_cast<size_t>(token) / 32] >> (token % 32) & 1;
+        const bool took = mask->accept(token);
+        ASSERT_EQ(on, took) << answer << " + token " << token << " '" << vocabulary->bytes(token) << "'";
+        if (!took) continue;
+        mask->rollback(1);
+        allowed.push_back(token);
+      }
+      if (allowed.empty()) break;
+      const TokenId next = allowed[random() % allowed.size()];
+      ASSERT_TRUE(mask->accept(next));
+      answer += vocabulary->bytes(next);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepinfer

@@ -1,0 +1,229 @@
+// The derivatives of grammar/regex.h: one function a kind of expression.
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+#include "grammar/regex.h"
+
+namespace deepinfer {
+namespace {
+
+// How many expressions one search for a shortest text may look at. A minimum length needs as many.
+constexpr size_t kAliveBudget = 20'000;
+
+constexpr ByteSet kRawInString = [] {
+  ByteSet set;
+  for (int byte = 0x20; byte < 256; ++byte) {
+    if (byte != '"' && byte != '\\') set.add(static_cast<uint8_t>(byte));
+  }
+  return set;
+}();
+
+struct Escape {
+  char letter;
+  uint8_t byte;
+};
+constexpr Escape kEscapes[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 8}, {'f', 12}, {'n', 10}, {'r', 13}, {'t', 9}};
+
+}  // namespace
+
+std::span<const RegexArena::Edge> RegexArena::edges(Rx rx) {
+  if (!nodes_[rx].has_edges) {
+    const Edges computed = compute_edges(rx);
+    Node& node = nodes_[rx];
+    node.has_edges = true;
+    if (edges_.size() + computed.size() > limits_.max_edges) {
+      exhausted_ = true;
+    } else {
+      node.edges = static_cast<uint32_t>(edges_.size());
+      node.num_edges = static_cast<uint32_t>(computed.size());
+      edges_.insert(edges_.end(), computed.begin(), computed.end());
+    }
+  }
+  return {edges_.data() + nodes_[rx].edges, nodes_[rx].num_edges};
+}
+
+RegexArena::Edges RegexArena::edges_copy(Rx rx) {
+  const std::span<const Edge> found = edges(rx);
+  return {found.begin(), found.end()};
+}
+
+RegexArena::Edges RegexArena::compute_edges(Rx rx) {
+  switch (kind(rx)) {
+    case Kind::kNothing:
+    case Kind::kEmpty: return {};
+    case Kind::kBytes: return {{set_of(rx), kEmptyText}};
+    case Kind::kConcat: return concat_edges(rx);
+    case Kind::kOr: return combined_edges(rx, false);
+    case Kind::kAnd: return combined_edges(rx, true);
+    case Kind::kNot: return not_edges(rx);
+    case Kind::kRepeat: return repeat_edges(rx);
+    case Kind::kJsonBody: return body_edges(rx);
+    case Kind::kJsonEscape: return escape_edges(rx);
+    case Kind::kMultiple: return multiple_edges(rx);
+  }
+  return {};
+}
+
+RegexArena::Edges RegexArena::concat_edges(Rx rx) {
+  const Rx first = arg(rx, 0), second = arg(rx, 1);
+  Edges out = edges_copy(first);
+  for (Edge& edge : out) edge.next = concat(edge.next, second);
+  if (!nullable(first)) return out;
+  return combine({std::move(out), edges_copy(second)}, false);
+}
+
+RegexArena::Edges RegexArena::combined_edges(Rx rx, bool is_and) {
+  const std::vector<Rx> children(args(rx).begin(), args(rx).end());
+  std::vector<Edges> parts;
+  for (const Rx child : children) parts.push_back(edges_copy(child));
+  return combine(parts, is_and);
+}
+
+// Splits the bytes into classes that every part treats alike and joins what the parts say of each.
+RegexArena::Edges RegexArena::combine(const std::vector<Edges>& parts, bool is_and) {
+  std::array<uint32_t, 256> class_of{};
+  std::vector<std::vector<Rx>> members(1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const Edge& edge : parts[i]) {
+      std::unordered_map<uint32_t, uint32_t> moved;
+      edge.bytes.each([&](uint8_t byte) {
+        const auto [entry, added] = moved.try_emplace(class_of[byte], static_cast<uint32_t>(members.size()));
+        if (added) {
+          std::vector<Rx> more = members[class_of[byte]];
+          more.push_back(edge.next);
+          members.push_back(std::move(more));
+        }
+        class_of[byte] = entry->second;
+      });
+    }
+  }
+  std::vector<ByteSet> sets(members.size());
+  for (int byte = 0; byte < 256; ++byte) sets[class_of[static_cast<size_t>(byte)]].add(static_cast<uint8_t>(byte));
+  Edges out;
+  std::unordered_map<Rx, size_t> places;
+  for (size_t i = 1; i < members.size(); ++i) {
+    if (sets[i].empty() || (is_and && members[i].size() < parts.size())) continue;
+    const Rx next = is_and ? intersect(std::move(members[i])) : alternate(std::move(members[i]));
+    if (next == kNothing) continue;
+    const auto [place, added] = places.try_emplace(next, out.size());
+    if (added) {
+      out.push_back({sets[i], next});
+    } else {
+      out[place->second].bytes = out[place->second].bytes | sets[i];
+    }
+  }
+  return out;
+}
+
+RegexArena::Edges RegexArena::not_edges(Rx rx) {
+  Edges out = edges_copy(arg(rx, 0));
+  ByteSet rest = ByteSet::all();
+  for (Edge& edge : out) {
+    rest = rest & ~edge.bytes;
+    edge.next = complement(edge.next);
+  }
+  if (!rest.empty()) out.push_back({rest, kAnyBytes});
+  std::erase_if(out, [](const Edge& edge) { return edge.next == kNothing; });
+  return out;
+}
+
+RegexArena::Edges RegexArena::repeat_edges(Rx rx) {
+  const Rx unit = arg(rx, 0);
+  const auto min = static_cast<int32_t>(arg(rx, 1)), max = static_cast<int32_t>(arg(rx, 2));
+  const Rx rest = repeat(unit, std::max(0, min - 1), max == kNoLimit ? kNoLimit : max - 1);
+  Edges out = edges_copy(unit);
+  for (Edge& edge : out) edge.next = concat(edge.next, rest);
+  return out;
+}
+
+RegexArena::Edges RegexArena::body_edges(Rx rx) {
+  const Rx text = arg(rx, 0);
+  Edges out;
+  bool escapes = false;
+  for (const Edge& edge : edges_copy(text)) {
+    const ByteSet raw = edge.bytes & kRawInString;
+    if (!raw.empty()) out.push_back({raw, json_body(edge.next)});
+    escapes |= !(edge.bytes & ~kRawInString).empty() || edge.bytes.has('/');
+  }
+  ByteSet backslash;
+  backslash.add('\\');
+  if (escapes) out.push_back({backslash, json_escape(text)});
+  return out;
+}
+
+RegexArena::Edges RegexArena::escape_edges(Rx rx) {
+  const Rx text = arg(rx, 0);
+  std::vector<Edges> parts;
+  std::vector<Rx> wide;
+  for (int byte = 0; byte < 0x20; ++byte) {
+    const Rx next = json_body(derive(text, static_cast<uint8_t>(byte)));
+    if (next == kNothing) continue;
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    ByteSet last;
+    last.add(static_cast<uint8_t>(kDigits[static_cast<size_t>(byte % 16)]));
+    if (byte % 16 > 9) last.add(static_cast<uint8_t>('A' + byte % 16 - 10));
+    wide.push_back(concat({literal(byte < 16 ? "000" : "001"), bytes(last), next}));
+  }
+  for (const Escape& escape : kEscapes) {
+    const Rx next = json_body(derive(text, escape.byte));
+    ByteSet letter;
+    letter.add(static_cast<uint8_t>(escape.letter));
+    if (next != kNothing) parts.push_back({{letter, next}});
+  }
+  ByteSet u;
+  u.add('u');
+  if (!wide.empty()) parts.push_back({{u, alternate(std::move(wide))}});
+  return combine(parts, false);
+}
+
+RegexArena::Edges RegexArena::multiple_edges(Rx rx) {
+  const uint32_t modulus = arg(rx, 0), rest = arg(rx, 1), left = arg(rx, 2), phase = arg(rx, 3);
+  Edges out;
+  const auto add = [&](char byte, Rx next) {
+    ByteSet set;
+    set.add(static_cast<uint8_t>(byte));
+    if (next != kNothing) out.push_back({set, next});
+  };
+  if (phase == 0) add('.', multiple_node(modulus, rest, left, 1));
+  for (uint32_t digit = 0; digit < 10; ++digit) {
+    const bool counts = phase == 0 || left > 0;
+    if (!counts && digit > 0) break;
+    const uint32_t next = counts ? static_cast<uint32_t>((uint64_t{rest} * 10 + digit) % modulus) : rest;
+    add(static_cast<char>('0' + digit),
+        multiple_node(modulus, next, phase == 0 || left == 0 ? left : left - 1, phase == 0 ? 0 : 2));
+  }
+  return out;
+}
+
+bool RegexArena::alive(Rx rx) {
+  if (rx == kNothing) return false;
+  if (nodes_[rx].positive || nodes_[rx].nullable) return true;
+  if (nodes_[rx].alive == Alive::kUnknown) nodes_[rx].alive = search_alive(rx) ? Alive::kYes : Alive::kNo;
+  return nodes_[rx].alive == Alive::kYes;
+}
+
+bool RegexArena::search_alive(Rx start) {
+  std::unordered_map<Rx, Rx> parent{{start, kNothing}};
+  std::deque<Rx> open{start};
+  while (!open.empty() && parent.size() < kAliveBudget) {
+    const Rx rx = open.front();
+    open.pop_front();
+    if (nodes_[rx].positive || nodes_[rx].nullable || nodes_[rx].alive == Alive::kYes) {
+      for (Rx up = rx; up != kNothing; up = parent[up]) nodes_[up].alive = Alive::kYes;
+      return true;
+    }
+    for (const Edge& edge : edges_copy(rx)) {
+      if (nodes_[edge.next].alive == Alive::kNo) continue;
+      if (parent.try_emplace(edge.next, rx).second) open.push_back(edge.next);
+    }
+  }
+  if (!open.empty()) {
+    exhausted_ = true;
+    return false;
+  }
+  for (const auto& [rx, up] : parent) nodes_[rx].alive = Alive::kNo;
+  return false;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,127 @@
+// grammar/regex.h - regular languages over bytes: hash-consed expressions and their derivatives.
+//
+// An expression is a number; equal expressions (after simplification) are the same number, so a set of derivatives is a
+// deterministic automaton that is built as far as it is walked. Union, intersection and complement are all there: a
+// pattern, a length and a format meet in one expression. The derivative is symbolic: edges() lists disjoint sets of
+// bytes with what remains after any of them, so that a state costs a handful of steps and not 256.
+// Source: Brzozowski 1964; Owens, Reppy, Turon 2009 for the simplifications.
+//
+// Promise: edges are memoised; sizes are bounded by `limits`, beyond which exhausted() is true and new expressions come
+// out as kNothing: a language only ever shrinks, so an exhausted arena blocks but never lets anything wrong pass.
+// Threads: one thread at a time; copies are independent.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "grammar/byte_set.h"
+
+namespace deepinfer {
+
+using Rx = uint32_t;
+inline constexpr Rx kNothing = 0;    // no text
+inline constexpr Rx kEmptyText = 1;  // the empty text only
+inline constexpr Rx kAnyBytes = 2;   // every sequence of bytes
+inline constexpr int32_t kNoLimit = -1;
+
+struct RegexLimits {
+  size_t max_nodes = 400'000;
+  size_t max_edges = 1'000'000;
+};
+
+class RegexArena {
+ public:
+  struct Edge {
+    ByteSet bytes;
+    Rx next = kNothing;
+  };
+
+  explicit RegexArena(const RegexLimits& limits = {});
+
+  Rx bytes(const ByteSet& set);
+  Rx literal(std::string_view text);
+  Rx concat(Rx first, Rx second);
+  Rx concat(std::initializer_list<Rx> parts);
+  Rx alternate(std::vector<Rx> choices);
+  Rx intersect(std::vector<Rx> parts);
+  Rx complement(Rx rx);
+  Rx repeat(Rx rx, int32_t min, int32_t max);  // max may be kNoLimit
+  Rx optional(Rx rx) { return alternate({rx, kEmptyText}); }
+  // What stands between the quotes of a JSON string whose decoded text is in `text`: UTF-8 as it is, the short escapes,
+  // \u00XX for other control characters.
+  Rx json_body(Rx text);
+  // The decimal texts (digits, optionally a point and digits) that are multiples of modulus / 10^scale.
+  // REQUIRES: 0 < modulus <= 2^31, 0 <= scale <= 9.
+  Rx multiple_of(uint32_t modulus, uint32_t scale);
+
+  bool nullable(Rx rx) const { return nodes_[rx].nullable; }
+  // Disjoint; bytes that are missing lead to kNothing. Valid until the next call.
+  std::span<const Edge> edges(Rx rx);
+  Rx derive(Rx rx, uint8_t byte);
+  bool matches(Rx rx, std::string_view text);
+  // Some text is in the language. Exact, but a search where intersections and complements are involved; a search that
+  // finds no answer within its budget says no.
+  bool alive(Rx rx);
+
+  // `rx` begins with a repetition, which may stand inside a json_body(): what is repeated, how often at most, what follows.
+  struct StringRest {
+    Rx unit = kNothing;
+    int32_t max = 0;
+    bool in_body = false;
+  };
+  StringRest string_rest(Rx rx) const;
+  // What follows a json_body(); kNothing where `rx` does not begin with one.
+  Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
+
+  size_t num_nodes() const { return nodes_.size(); }
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple };
+  enum class Alive : uint8_t { kUnknown, kYes, kNo };
+  struct Node {
+    Kind kind;
+    bool nullable;
+    bool positive;  // no intersection, complement or arithmetic inside: alive unless kNothing
+    Alive alive = Alive::kUnknown;
+    uint32_t args, num_args;
+    uint32_t edges = 0, num_edges = 0;
+    bool has_edges = false;
+    uint32_t chain = 0;  // next node of the same hash bucket
+  };
+  using Edges = std::vector<Edge>;
+
+  Rx intern(Kind kind, std::span<const uint32_t> args, bool nullable, bool positive);
+  void grow_buckets();
+  std::span<const uint32_t> args(Rx rx) const { return {args_.data() + nodes_[rx].args, nodes_[rx].num_args}; }
+  uint32_t arg(Rx rx, size_t i) const { return args_[nodes_[rx].args + i]; }
+  Kind kind(Rx rx) const { return nodes_[rx].kind; }
+  ByteSet set_of(Rx rx) const;
+  Rx factor(std::vector<Rx>& choices, int depth);
+  Rx alternate_at(std::vector<Rx> choices, int depth);
+  Rx json_escape(Rx text);
+  Rx multiple_node(uint32_t modulus, uint32_t rest, uint32_t left, uint32_t phase);
+
+  Edges edges_copy(Rx rx);
+  Edges compute_edges(Rx rx);
+  Edges concat_edges(Rx rx);
+  Edges combined_edges(Rx rx, bool is_and);
+  Edges not_edges(Rx rx);
+  Edges repeat_edges(Rx rx);
+  Edges body_edges(Rx rx);
+  Edges escape_edges(Rx rx);
+  Edges multiple_edges(Rx rx);
+  Edges combine(const std::vector<Edges>& parts, bool is_and);
+  bool search_alive(Rx rx);
+
+  RegexLimits limits_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> args_;
+  std::vector<Edge> edges_;
+  std::vector<uint32_t> buckets_;
+  bool exhausted_ = false;
+};
+
+}  // namespace deepinfer

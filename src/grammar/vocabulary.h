@@ -1,0 +1,52 @@
+// grammar/vocabulary.h - the tokens a constrained answer is made of, sorted for masks.
+//
+// Most tokens are plain text that any JSON string may hold. They lie in slices by their number of characters: where the
+// answer stands inside a string of enough room, a whole slice is allowed with one pass over a bit set and only the
+// remaining tokens (quotes, escapes, control characters, cut characters) are looked at one by one.
+// Threads: const after create(); shared by all constraints of a tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grammar/token_trie.h"
+#include "text/tokenizer.h"
+
+namespace deepinfer {
+
+class Vocabulary {
+ public:
+  struct Slice {
+    int32_t max_chars = 0;  // of the longest token; kept 0 for the tokens that are in no slice
+    std::vector<uint32_t> mask;
+    TokenTrie trie;
+  };
+
+  // Added tokens (turn markers and the like) are never part of a constrained answer.
+  static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer);
+  // Of tokens given by their bytes, id by id; empty bytes are never allowed. For tests.
+  static std::shared_ptr<const Vocabulary> create(const std::vector<std::string>& tokens);
+
+  int32_t size() const { return static_cast<int32_t>(begins_.size()) - 1; }
+  size_t num_words() const { return (begins_.size() - 1 + 31) / 32; }
+  // Empty for tokens that are never allowed.
+  std::string_view bytes(TokenId token) const {
+    const auto i = static_cast<size_t>(token);
+    return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
+  }
+  // The first one holds the tokens of no slice.
+  const std::vector<Slice>& slices() const { return slices_; }
+  size_t max_depth() const { return max_depth_; }
+
+ private:
+  void build();
+
+  std::string bytes_;
+  std::vector<uint32_t> begins_;
+  std::vector<Slice> slices_;
+  size_t max_depth_ = 0;
+};
+
+}  // namespace deepinfer

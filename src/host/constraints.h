@@ -1,0 +1,45 @@
+// host/constraints.h - compiled constraints of one tokenizer, kept for the next request that asks for the same.
+//
+// Promise: bounded (the least recently used goes first); a refusal is not kept. Compiling happens on the caller's thread,
+// outside the lock.
+// Threads: any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "grammar/constraint.h"
+#include "recipe/constraint.h"
+#include "text/tokenizer.h"
+
+namespace deepinfer {
+
+class Constraints {
+ public:
+  // `tokenizer` must outlive this.
+  explicit Constraints(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  ConstraintResult of(const OutputConstraint& wanted);
+  ConstraintResult of_grammar(const std::string& ebnf);
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const Constraint> constraint;
+    int64_t used = 0;
+  };
+  template <class Compile>
+  ConstraintResult find(std::string key, Compile compile);
+  std::shared_ptr<const Vocabulary> vocabulary();
+
+  const Tokenizer& tokenizer_;
+  std::mutex mutex_;
+  std::shared_ptr<const Vocabulary> vocabulary_;  // made by the first constraint: it takes a quarter of a second
+  std::vector<Entry> entries_;
+  int64_t clock_ = 0;
+};
+
+}  // namespace deepinfer

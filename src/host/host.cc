@@ -1,0 +1,124 @@
+#include "host/host.h"
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "cpu/cpu_device.h"
+#include "host/constraints.h"
+#include "host/image_encoder.h"
+#include "host/open_model.h"
+#include "recipe/control_tokens.h"
+#include "recipe/prompt_cache.h"
+
+namespace deepinfer {
+
+namespace {
+
+Result<std::unique_ptr<Device>> open_device(const HostSettings& settings) {
+  if (settings.device != "cpu")
+    return unsupported(fmt::format("device {} is not built into this program; use --device cpu", settings.device));
+  return make_cpu_device({.threads = settings.threads});
+}
+
+// A missing or strange file recommends nothing.
+GenerationDefaults read_generation_defaults(const std::string& folder) {
+  GenerationDefaults defaults;
+  const std::string path = join_path(folder, "generation_config.json");
+  if (!file_exists(path)) return defaults;
+  const Result<std::string> text = read_file(path);
+  const Result<Json> json = text ? Json::parse(*text) : Result<Json>(text.error());
+  if (!json) return defaults;
+  const auto number = [&](const char* name, double least, double most) -> std::optional<float> {
+    const Result<double> value = json->at(name).to_double(name);
+    return value && *value >= least && *value <= most ? std::optional<float>(static_cast<float>(*value)) : std::nullopt;
+  };
+  defaults.temperature = number("temperature", 0, 2);
+  defaults.top_p = number("top_p", 1e-9, 1);
+  if (const Json& sample = json->at("do_sample"); sample.is_bool() && !sample.as_bool()) defaults.temperature = 0.0f;
+  return defaults;
+}
+
+std::string fingerprint_of(Host& host) {
+  const EngineOptions& engine = host.engine().options();
+  const std::string text = fmt::format("{}|{}|{}|{}", host.model().name(), host.model().fingerprint(),
+                                       replay_mode_name(engine.replay), engine.keep_tokens);
+  return fmt::format("fp_{:016x}", hash_bytes(text));
+}
+
+}  // namespace
+
+Result<ReplayMode> parse_replay_mode(const std::string& name) {
+  for (const ReplayMode mode : {ReplayMode::kOff, ReplayMode::kDecoder, ReplayMode::kFull}) {
+    if (name == replay_mode_name(mode)) return mode;
+  }
+  return invalid_argument(fmt::format("--replay is one of off, decoder, full, not '{}'", name));
+}
+
+// The words were checked against the field's choices.
+SpeculationOptions speculation_options(const HostSettings& settings) {
+  SpeculationOptions options;
+  options.mode = settings.spec == "off"  ? SpeculationMode::kOff
+                 : settings.spec == "on" ? SpeculationMode::kOn
+                                         : SpeculationMode::kAuto;
+  options.max_draft = settings.spec_tokens;
+  options.schedule = settings.spec_schedule == "fixed"   ? SpeculationSchedule::kFixed
+                     : settings.spec_schedule == "async" ? SpeculationSchedule::kAsync
+                                                         : SpeculationSchedule::kSync;
+  options.lag = settings.spec_lag;
+  return options;
+}
+
+Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptions options) {
+  std::unique_ptr<Host> host(new Host());
+  DI_TRY(const std::string model, resolve_model(settings.model));
+  host->device_ = std::move(options.device);
+  if (!host->device_) {
+    DI_TRY(host->device_, open_device(settings));
+  }
+  DI_TRY(host->tokenizer_, open_tokenizer(model));
+  DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress}));
+  ImageLimits images;
+  images.fetch = std::move(options.fetch_image);
+  host->image_encoder_ = std::make_unique<ImageEncoder>(*host->model_, settings.threads, std::move(images));
+  host->prompt_cache_ = std::make_unique<PromptCache>(PromptCacheLimits{});
+  host->constraints_ = std::make_unique<Constraints>(*host->tokenizer_);
+  host->defaults_ = read_generation_defaults(model);
+  EngineOptions engine;
+  if (options.max_batch > 0) engine.max_batch = options.max_batch;
+  if (options.queue_limit > 0) engine.queue_limit = options.queue_limit;
+  engine.clock = options.clock;
+  engine.step_end = options.step_end;
+  engine.context = settings.context;
+  engine.keep_tokens = settings.keep_tokens;
+  engine.speculation = speculation_options(settings);
+  DI_TRY(engine.replay, parse_replay_mode(settings.replay));
+  DI_TRY(host->engine_, Engine::create(*host->device_, *host->model_, engine));
+  host->fingerprint_ = fingerprint_of(*host);
+  host->engine_->start();
+  return host;
+}
+
+Result<std::vector<TokenId>> Host::tokenize(std::string_view text, bool add_special_tokens, bool parse_special) const {
+  if (!is_valid_utf8(text)) return invalid_argument("the text is not valid UTF-8");
+  std::vector<TokenId> ids;
+  const std::optional<TokenId> begin = tokenizer_->added_token(control::kBeginOfText);
+  if (add_special_tokens && begin) ids.push_back(*begin);
+  if (!parse_special) {
+    tokenizer_->append_content(text, ids);
+    return ids;
+  }
+  const std::vector<TokenId> rest = tokenizer_->encode(text);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  return ids;
+}
+
+Host::Host() = default;
+
+Host::~Host() {
+  if (engine_) engine_->stop();
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,136 @@
+#include "host/image_encoder.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cpu/cpu_device.h"
+#include "model/v41_model.h"
+#include "model/vision.h"
+
+namespace deepinfer {
+
+namespace {
+
+ImageGeometry geometry_of(const ModelShape& shape) {
+  ImageGeometry geometry;
+  if (!shape.vision) return geometry;
+  geometry.patch = shape.vision->patch;
+  geometry.downsample = shape.vision->downsample;
+  geometry.min_pixels = shape.vision->min_pixels;
+  geometry.max_tokens = shape.vision->max_image_tokens;
+  return geometry;
+}
+
+ImageSource source_of(const ImageReference& image) {
+  ImageSource source;
+  source.url = image.url;
+  source.detail = image.detail;
+  source.path = image.path;
+  return source;
+}
+
+// The placeholders of `ids` grow to the rows of their pictures.
+Status grow_placeholders(TokenId image_id, std::vector<ImageSpan>& spans, std::vector<TokenId>& ids) {
+  std::vector<TokenId> out;
+  size_t next = 0;
+  for (const TokenId id : ids) {
+    if (id != image_id || next == spans.size()) {
+      out.push_back(id);
+      continue;
+    }
+    ImageSpan& span = spans[next++];
+    span.begin = static_cast<Position>(out.size());
+    out.insert(out.end(), static_cast<size_t>(span.rows), image_id);
+  }
+  if (next != spans.size()) return internal_error(fmt::format("the prompt holds {} of {} pictures", next, spans.size()));
+  ids = std::move(out);
+  return {};
+}
+
+}  // namespace
+
+ImageEncoder::ImageEncoder(const LanguageModel& model, int32_t threads, ImageLimits limits, size_t max_bytes)
+    : model_(model), threads_(threads), limits_(std::move(limits)), max_bytes_(max_bytes) {
+  limits_.geometry = geometry_of(model.shape());
+}
+
+ImageEncoder::~ImageEncoder() = default;
+
+Result<std::vector<PreparedImage>> ImageEncoder::prepare(const std::vector<ImageReference>& images) const {
+  if (!model_.shape().vision) {
+    return invalid_argument(
+        fmt::format("The model {} has no vision tower and reads text only: remove the images, or serve a checkpoint with one.",
+                    model_.name()));
+  }
+  std::vector<ImageSource> sources;
+  std::transform(images.begin(), images.end(), std::back_inserter(sources), source_of);
+  ImageResolver resolver(limits_);
+  auto prepared = resolver.resolve(sources);
+  if (!prepared) return invalid_argument(prepared.problem().message);
+  return *std::move(prepared);
+}
+
+Result<int64_t> ImageEncoder::count_rows(const std::vector<ImageReference>& images) const {
+  if (images.empty()) return int64_t{0};
+  DI_TRY(const auto prepared, prepare(images));
+  int64_t rows = 0;
+  for (const PreparedImage& image : prepared) rows += image.tokens;
+  return rows;
+}
+
+Result<std::vector<ImageSpan>> ImageEncoder::encode(const std::vector<ImageReference>& images, std::vector<TokenId>& ids) {
+  std::vector<ImageSpan> spans;
+  if (images.empty()) return spans;
+  DI_TRY(const auto prepared, prepare(images));
+  for (const PreparedImage& image : prepared) {
+    DI_TRY(const auto rows, rows_of(image));
+    ImageSpan& span = spans.emplace_back();
+    span.rows = image.tokens;
+    span.embeddings = *rows;
+    span.content_hash = image.content_hash;
+  }
+  DI_CHECK_OK(grow_placeholders(model_.shape().image_id, spans, ids));
+  return spans;
+}
+
+Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const PreparedImage& image) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = index_.find(image.content_hash); found != index_.end() && !image.content_hash.empty()) {
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->rows;
+  }
+  // The tower is not part of the door of language models: only this architecture has one.
+  const auto* model = dynamic_cast<const V41Model*>(&model_);
+  if (!model) return unsupported(fmt::format("the model {} cannot encode pictures", model_.name()));
+  if (!device_) {
+    CpuOptions options;
+    options.threads = threads_;
+    DI_TRY(device_, make_cpu_device(options));
+  }
+  const int32_t patch = limits_.geometry.patch;
+  const PatchGrid grid{image.pixels.height / patch, image.pixels.width / patch};
+  DI_TRY(VisionSpan span, encode_image(*device_, model->shape(), model->weights(), image_patches(image, patch), grid));
+  ++num_encoded_;
+  if (span.roles.size() != static_cast<size_t>(image.tokens)) {
+    return internal_error(fmt::format("a picture of {} tokens came out as {} rows", image.tokens, span.roles.size()));
+  }
+  auto rows = std::make_shared<const std::vector<uint16_t>>(std::move(span.embeddings));
+  if (!image.content_hash.empty()) keep({image.content_hash, rows});
+  return rows;
+}
+
+void ImageEncoder::keep(Entry entry) {
+  const auto weight = [](const Entry& e) { return e.rows->size() * sizeof(uint16_t); };
+  if (weight(entry) > max_bytes_) return;
+  bytes_ += weight(entry);
+  entries_.push_front(std::move(entry));
+  index_[entries_.front().hash] = entries_.begin();
+  while (bytes_ > max_bytes_) {
+    bytes_ -= weight(entries_.back());
+    index_.erase(entries_.back().hash);
+    entries_.pop_back();
+  }
+}
+
+}  // namespace deepinfer

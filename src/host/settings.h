@@ -1,0 +1,77 @@
+// host/settings.h - which model runs, on what, with how much room: the flags every command with a model has.
+#pragma once
+
+#include <string>
+
+#include "base/fields.h"
+#include "core/types.h"
+#include "engine/engine.h"
+
+namespace deepinfer {
+
+struct HostSettings {
+  std::string model;  // "" = the shipped model
+  std::string device = "cpu";
+  int32_t threads = 0;
+  int64_t context = 0;
+  std::string replay = "decoder";
+  int32_t keep_tokens = 0;
+  std::string spec = "auto";
+  int32_t spec_tokens = 5;
+  std::string spec_schedule = "sync";
+  int32_t spec_lag = 2;
+
+  void visit(FieldVisitor visit) {
+    visit({.name = "model",
+           .target = &model,
+           .help = "checkpoint folder, scripted:FILE or random:SPEC [the shipped model]",
+           .value = "DIR",
+           .letter = 'm'});
+    visit({.name = "device", .target = &device, .help = "where it runs", .choices = {"cpu"}});
+    visit({.name = "threads",
+           .target = &threads,
+           .help = "compute threads, 0 = all processors",
+           .value = "N",
+           .min = 0,
+           .max = 1024});
+    visit({.name = "context",
+           .target = &context,
+           .help = "tokens of one conversation, 0 = 8192 or what the model holds",
+           .value = "N",
+           .min = 0,
+           .max = 1 << 30});
+    visit({.name = "replay", .target = &replay, .help = "bounded replay of prompts", .choices = {"off", "decoder", "full"}});
+    visit({.name = "keep-tokens",
+           .target = &keep_tokens,
+           .help = "suffix the decoder layers see with replay, 0 = the window",
+           .value = "N",
+           .min = 0,
+           .max = 1 << 30});
+    visit({.name = "spec",
+           .target = &spec,
+           .help = "speculation with the model's drafter; auto stops where it does not pay",
+           .choices = {"off", "on", "auto"}});
+    visit({.name = "spec-tokens",
+           .target = &spec_tokens,
+           .help = "drafts verified per sequence and step",
+           .value = "N",
+           .min = 0,
+           .max = kMaxDraft});
+    visit({.name = "spec-schedule",
+           .target = &spec_schedule,
+           .help = "how many drafts are verified: all, by confidence, by confidences of steps before",
+           .choices = {"fixed", "sync", "async"}});
+    visit({.name = "spec-lag",
+           .target = &spec_lag,
+           .help = "steps by which the confidences of schedule async are old",
+           .value = "N",
+           .min = 1,
+           .max = 2});
+  }
+};
+
+SpeculationOptions speculation_options(const HostSettings& settings);
+
+Result<ReplayMode> parse_replay_mode(const std::string& name);
+
+}  // namespace deepinfer

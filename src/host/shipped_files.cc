@@ -1,0 +1,20 @@
+#include "host/shipped_files.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace deepinfer {
+
+std::string find_shipped(const std::string& name) {
+  const std::string here = executable_directory();
+  // build/PRESET/program, build/program, prefix/bin/program, and a folder that was carried somewhere as a whole.
+  for (const char* step : {"/../..", "/..", "/../share/deepinfer", "", "/share/deepinfer"}) {
+    const std::string path = here + step + "/" + name;
+    std::error_code error;
+    if (file_exists(path) || is_directory(path)) return std::filesystem::weakly_canonical(path, error).string();
+  }
+  return "";
+}
+
+}  // namespace deepinfer

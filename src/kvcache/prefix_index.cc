@@ -1,0 +1,143 @@
+#include "kvcache/prefix_index.h"
+
+#include <algorithm>
+
+namespace deepinfer {
+namespace {
+
+// Evicted keys remembered per page of the pool, to tell "evicted" from "never seen".
+constexpr size_t kGhostsPerPage = 4;
+
+}  // namespace
+
+const char* miss_reason_name(MissReason reason) {
+  switch (reason) {
+    case MissReason::kNone: return "none";
+    case MissReason::kShort: return "shorter than a page";
+    case MissReason::kNew: return "new";
+    case MissReason::kChanged: return "changed";
+    case MissReason::kEvicted: return "evicted";
+  }
+  return "unknown";
+}
+
+PrefixIndex::PrefixIndex(PagePool& pool, SnapshotShelf& shelf, int32_t page_tokens)
+    : pool_(pool),
+      shelf_(shelf),
+      page_tokens_(static_cast<size_t>(page_tokens)),
+      nodes_(static_cast<size_t>(pool.num_pages())),
+      tokens_(nodes_.size() * page_tokens_),
+      evicted_order_(nodes_.size() * kGhostsPerPage) {
+  pages_.reserve(nodes_.size());
+}
+
+std::span<const TokenId> PrefixIndex::tokens_of(int32_t page) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(page) * page_tokens_, page_tokens_);
+}
+
+int32_t PrefixIndex::find(const PageKey& key, std::span<const TokenId> tokens) const {
+  const auto found = pages_.find(key);
+  if (found == pages_.end()) return kNone;
+  return std::equal(tokens.begin(), tokens.end(), tokens_of(found->second).begin()) ? found->second : kNone;
+}
+
+void PrefixIndex::match(const PageKey& root, std::span<const PageKey> keys, std::span<const TokenId> tokens,
+                        PrefixMatch& out) const {
+  out.pages.clear();
+  out.reason = MissReason::kNone;
+  out.first_different = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const int32_t page = find(keys[i], tokens.subspan(i * page_tokens_, page_tokens_));
+    if (page == kNone) return explain(i == 0 ? root : keys[i - 1], keys, tokens, out);
+    out.pages.push_back(page);
+  }
+  if (keys.empty()) out.reason = MissReason::kShort;
+}
+
+// Of the continuations that are here, the one that differs latest.
+void PrefixIndex::explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens,
+                          PrefixMatch& out) const {
+  const size_t matched = out.pages.size();
+  if (evicted_.contains(keys[matched])) {
+    out.reason = MissReason::kEvicted;
+    return;
+  }
+  out.reason = MissReason::kNew;
+  const auto root = roots_.find(parent_key);
+  const int32_t first = matched > 0 ? at(out.pages.back()).first_child : root == roots_.end() ? kNone : root->second;
+  const auto wanted = tokens.subspan(matched * page_tokens_, page_tokens_);
+  for (int32_t page = first; page != kNone; page = at(page).next) {
+    const auto have = tokens_of(page);
+    const auto differ = std::mismatch(wanted.begin(), wanted.end(), have.begin()).first - wanted.begin();
+    out.reason = MissReason::kChanged;
+    out.first_different = std::max(out.first_different, static_cast<Position>(matched * page_tokens_) + differ);
+  }
+}
+
+int32_t& PrefixIndex::children_of(const PageKey& parent_key, int32_t parent) {
+  return parent == kNone ? roots_.try_emplace(parent_key, kNone).first->second : at(parent).first_child;
+}
+
+int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys, size_t index, std::span<const TokenId> tokens,
+                             int32_t parent, int32_t page) {
+  const PageKey& key = keys[index];
+  const auto content = tokens.subspan(index * page_tokens_, page_tokens_);
+  const auto [entry, added] = pages_.try_emplace(key, page);
+  if (!added) return find(key, content);
+  pool_.keep(page);
+  std::copy(content.begin(), content.end(),
+            tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
+  const PageKey& parent_key = index == 0 ? root : keys[index - 1];
+  int32_t& head = children_of(parent_key, parent);
+  at(page) = {.key = key, .parent_key = parent_key, .next = head};
+  if (head != kNone) at(head).previous = page;
+  head = page;
+  return page;
+}
+
+bool PrefixIndex::make_room(int64_t pages) {
+  if (pages > int64_t{pool_.num_free()} + pool_.num_cached()) return false;
+  while (pool_.num_free() < pages) evict(pool_.oldest_cached());
+  return true;
+}
+
+// The oldest cached page has no children: whoever holds a page holds its parents, and gives them back after it.
+void PrefixIndex::evict(int32_t page) {
+  const Node node = at(page);
+  DI_CHECK(node.first_child == kNone);
+  if (node.next != kNone) at(node.next).previous = node.previous;
+  if (node.previous != kNone) {
+    at(node.previous).next = node.next;
+  } else {
+    const auto parent = pages_.find(node.parent_key);
+    if (parent != pages_.end()) {
+      at(parent->second).first_child = node.next;
+    } else if (node.next != kNone) {
+      roots_[node.parent_key] = node.next;
+    } else {
+      roots_.erase(node.parent_key);
+    }
+  }
+  pages_.erase(node.key);
+  remember_evicted(node.key);
+  shelf_.forget(page);
+  at(page) = {};
+  pool_.drop(page);
+  ++num_evicted_;
+}
+
+void PrefixIndex::remember_evicted(const PageKey& key) {
+  PageKey& place = evicted_order_[next_evicted_];
+  const auto old = evicted_.find(place);
+  if (old != evicted_.end() && old->second == next_evicted_) evicted_.erase(old);
+  place = key;
+  evicted_[key] = next_evicted_;
+  next_evicted_ = (next_evicted_ + 1) % evicted_order_.size();
+}
+
+void PrefixIndex::withdraw(const PageKey& key) {
+  const auto found = announced_.find(key);
+  if (found != announced_.end() && --found->second == 0) announced_.erase(found);
+}
+
+}  // namespace deepinfer

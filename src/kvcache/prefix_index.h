@@ -1,0 +1,95 @@
+// kvcache/prefix_index.h - which pages hold which prefix.
+//
+// Published pages form trees: a page's parent is the page before it. A page is published once, when its last token has been
+// computed, and never changes afterwards; it stays until the pool needs its room, the least recently used end of a chain
+// first. Lookup is by key, then by comparing token ids, so a collision is a miss. A page that a running sequence is about
+// to publish can be announced: requests with the same prefix wait for it instead of computing it again.
+// Promise: publish() and match() allocate nothing once warm, apart from growing tables.
+// Threads: one thread.
+//
+//   PrefixMatch found;
+//   index.match(root, keys, tokens, found);           // found.pages: shared by pool.share()
+//   index.publish(root, keys, 0, tokens, -1, page);   // first page of a chain
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/types.h"
+#include "kvcache/page_key.h"
+#include "kvcache/page_pool.h"
+#include "kvcache/snapshot_shelf.h"
+
+namespace deepinfer {
+
+// Why a match is not longer.
+enum class MissReason {
+  kNone,     // all complete pages matched
+  kShort,    // the prompt is shorter than a page
+  kNew,      // nothing follows the matched prefix here, and nothing is known to have
+  kChanged,  // other tokens follow it; first_different says where they begin to differ
+  kEvicted,  // the next page was here and had to make room
+};
+const char* miss_reason_name(MissReason reason);
+
+struct PrefixMatch {
+  std::vector<int32_t> pages;
+  MissReason reason = MissReason::kNone;
+  Position first_different = 0;  // of kChanged: index into the tokens
+};
+
+class PrefixIndex {
+ public:
+  // `pool` and `shelf` must outlive the index.
+  PrefixIndex(PagePool& pool, SnapshotShelf& shelf, int32_t page_tokens);
+
+  void match(const PageKey& root, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
+
+  // Page `index` of a chain, held by the caller, whose page before is `parent` (-1 for the first). Returns the page to use
+  // for it: `page`, or the one published under this key before, whose content is the same; -1 when another content has that
+  // key (this chain ends here then).
+  int32_t publish(const PageKey& root, std::span<const PageKey> keys, size_t index, std::span<const TokenId> tokens,
+                  int32_t parent, int32_t page);
+
+  // Evicts cached pages until `pages` are free; false, and nothing evicted, when there are not enough.
+  bool make_room(int64_t pages);
+
+  void announce(const PageKey& key) { ++announced_[key]; }
+  void withdraw(const PageKey& key);
+  bool announced(const PageKey& key) const { return announced_.contains(key); }
+
+  int64_t num_evicted() const { return num_evicted_; }
+
+ private:
+  static constexpr int32_t kNone = -1;
+  struct Node {
+    PageKey key, parent_key;
+    int32_t first_child = kNone, previous = kNone, next = kNone;  // children of one parent form a list
+  };
+
+  Node& at(int32_t page) { return nodes_[static_cast<size_t>(page)]; }
+  const Node& at(int32_t page) const { return nodes_[static_cast<size_t>(page)]; }
+  std::span<const TokenId> tokens_of(int32_t page) const;
+  int32_t find(const PageKey& key, std::span<const TokenId> tokens) const;
+  int32_t& children_of(const PageKey& parent_key, int32_t parent);
+  void explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
+  void evict(int32_t page);
+  void remember_evicted(const PageKey& key);
+
+  PagePool& pool_;
+  SnapshotShelf& shelf_;
+  const size_t page_tokens_;
+  std::vector<Node> nodes_;      // by page
+  std::vector<TokenId> tokens_;  // by page
+  std::unordered_map<PageKey, int32_t, PageKeyHash> pages_;
+  std::unordered_map<PageKey, int32_t, PageKeyHash> roots_;  // first child of each root
+  std::unordered_map<PageKey, int32_t, PageKeyHash> announced_;
+  std::unordered_map<PageKey, size_t, PageKeyHash> evicted_;  // the last of them, for explanations
+  std::vector<PageKey> evicted_order_;
+  size_t next_evicted_ = 0;
+  int64_t num_evicted_ = 0;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,129 @@
+// kvcache/sequence_cache.h - a sequence's memory with everything the prefix cache does for it.
+//
+// open() finds the longest cached prefix, shares its pages, restores the newest usable snapshot (or starts a replay) and
+// leases the rest; grow() adds pages while the answer grows; step_enqueued() and step_done() take snapshots and publish
+// pages as they are completed; close() leaves everything published behind for the next request. What a sequence computes
+// does not depend on any of this in the replay modes off and decoder (policy/replay.h).
+// Promise: pages free + leased + cached = all; a published page is never written again; nothing blocks.
+// Threads: the thread that drives the device.
+//
+//   CachedSequence sequence;
+//   DI_TRY(const Opening opening, cache->open({...}, sequence));   // then rows from sequence.begin on
+//   ... enqueue a step that computes positions [b, p)
+//   cache->step_enqueued(sequence, b, p);
+//   ... wait
+//   cache->step_done(sequence, tokens, images, q);                // q < p when drafts were rejected
+//   cache->close(sequence);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvcache/prefix_index.h"
+#include "kvcache/sequence_store.h"
+#include "policy/replay.h"
+
+namespace deepinfer {
+
+struct SequenceCacheOptions {
+  SequenceStoreOptions store;  // snapshot_rings is set from `replay`
+  ReplayRules replay;
+  std::string fingerprint;  // of everything that page contents depend on besides tokens and images
+  bool share_prefixes = true;
+  int64_t snapshot_bytes = 0;  // host memory for snapshots; at least a few are kept
+};
+
+// What a sequence is when it opens.
+struct SequenceContent {
+  std::span<const TokenId> tokens;  // prompt and what was generated
+  std::span<const ImageSpan> images;
+  std::string_view tenant;
+  Position original_prompt_tokens = 0;
+};
+
+// The cache's side of a running sequence.
+struct CachedSequence {
+  SequenceLease lease;
+  Position begin = 0;         // where computing starts
+  Position write_floor = 0;   // H: pages before it are shared and stay as they are
+  Position window_floor = 0;  // see ReplayStart
+  // The next position at which a chunk must end, 0 = none: a snapshot is due there.
+  Position cut() const { return cuts.empty() ? 0 : cuts.front(); }
+
+  // For usage figures and explanations.
+  Position cached_tokens = 0;    // H
+  Position replayed_tokens = 0;  // computed again although cached
+  MissReason miss = MissReason::kNone;
+  Position first_different = 0;
+
+  // The cache's own notes.
+  PageKey root;
+  std::vector<PageKey> keys;  // of complete pages
+  size_t published = 0;       // pages [0, published) are shared or published
+  size_t announced = 0;       // keys [published, announced) are announced
+  bool publishes = false;
+  Position exact_from = 0;
+  std::vector<Position> cuts;              // ascending
+  int32_t filling = SnapshotShelf::kNone;  // snapshot being taken, at position `filling_at`
+  Position filling_at = 0;
+  Position opened_tokens = 0;
+  std::vector<Position> own_snapshots;  // borders at which this sequence left one while it grew
+};
+
+enum class Opening {
+  kOpened,
+  kNoRoom,        // too few pages or slots
+  kAwaitsPrefix,  // a running sequence is about to publish the next page of this prompt
+};
+
+struct PrefixStats {
+  int64_t lookups = 0, hits = 0;
+  int64_t hit_tokens = 0, lookup_tokens = 0;
+  int64_t evicted_pages = 0, published_pages = 0;
+  int32_t cached_pages = 0, snapshots = 0;
+};
+
+class SequenceCache {
+ public:
+  static Result<std::unique_ptr<SequenceCache>> create(Device& device, const KvLayout& layout,
+                                                       const SequenceCacheOptions& options);
+
+  // `reserve`: pages to leave free, one for each running sequence that may soon need it.
+  Result<Opening> open(const SequenceContent& content, int64_t reserve, CachedSequence& out);
+  // Room for `tokens` tokens; false when no page is left.
+  bool grow(CachedSequence& sequence, int64_t tokens);
+  // Behind the enqueued step that computes rows [begin, end). Some of the last rows may be rejected later; a snapshot of a page
+  // border among them is dropped then.
+  void step_enqueued(CachedSequence& sequence, Position begin, Position end);
+  // After that step was waited for: rows below `computed` stay. `tokens` as far as known, at least as many.
+  void step_done(CachedSequence& sequence, std::span<const TokenId> tokens, std::span<const ImageSpan> images, Position computed);
+  // REQUIRES: no step uses the sequence.
+  void close(CachedSequence& sequence);
+
+  SequenceStore& store() { return *store_; }
+  const SequenceStore& store() const { return *store_; }
+  PrefixStats stats() const;
+
+ private:
+  explicit SequenceCache(const SequenceCacheOptions& options);
+  void resume(const SequenceContent& content, CachedSequence& out) const;
+  void restore(CachedSequence& out);
+  void plan_snapshots(const SequenceContent& content, CachedSequence& out) const;
+  void publish(CachedSequence& sequence, std::span<const TokenId> tokens, Position computed);
+  void shelve(CachedSequence& sequence);
+  int32_t page_before(const CachedSequence& sequence, Position border) const;
+
+  const SequenceCacheOptions options_;
+  const int32_t page_tokens_;
+  std::unique_ptr<SequenceStore> store_;
+  std::unique_ptr<SnapshotShelf> shelf_;
+  std::unique_ptr<PrefixIndex> index_;
+  PrefixMatch found_;
+  PrefixStats stats_;
+};
+
+}  // namespace deepinfer

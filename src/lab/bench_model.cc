@@ -1,0 +1,135 @@
+#include "lab/bench_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/huge_pages.h"
+#include "base/thread_pool.h"
+#include "core/event_queue.h"
+#include "formats/checkpoint.h"
+#include "model/v41_model.h"
+
+namespace deepinfer {
+
+namespace {
+
+double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Prompts of ordinary ids, each its own, so that no two sequences share a prefix.
+std::vector<TokenId> bench_prompt(const Host& host, int32_t length, int32_t salt) {
+  const int32_t vocab = std::min(host.model().shape().vocab, host.tokenizer().vocab_size());
+  std::vector<TokenId> ids = {host.model().shape().bos_id};
+  for (int32_t i = 1; i < length; ++i) ids.push_back(3 + (i * 7919 + salt * 104729) % std::max(1, vocab / 2));
+  return ids;
+}
+
+struct Timing {
+  double first_token = 0;  // from submit to the last stream's first token
+  double decode = 0;       // from there to the end
+  int64_t decoded = 0;     // tokens in that time
+};
+
+Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t tokens) {
+  EventQueue queue;
+  const double begin = now_seconds();
+  for (int32_t s = 0; s < streams; ++s) {
+    Request request;
+    request.prompt = bench_prompt(host, prompt, s);
+    request.sampling.temperature = 0;
+    request.max_tokens = tokens;
+    DI_CHECK_OK(host.engine().submit(std::move(request), queue.handler()));
+  }
+  Timing timing;
+  int32_t started = 0, ended = 0;
+  double all_started = 0;
+  while (ended < streams) {
+    const Event event = queue.pop();
+    if (event.finish == FinishReason::kError) return internal_error(event.error);
+    if (event.finish != FinishReason::kNone) ++ended;
+    if (!event.token) continue;
+    if (all_started > 0) ++timing.decoded;
+    if (event.index == 0 && ++started == streams) all_started = now_seconds();
+  }
+  timing.first_token = all_started - begin;
+  timing.decode = now_seconds() - all_started;
+  return timing;
+}
+
+// Bytes of weights that one token reads: of the routed experts only the chosen ones, of tables only rows.
+int64_t bytes_per_token(const LanguageModel& model) {
+  const auto* v41 = dynamic_cast<const V41Model*>(&model);
+  if (!v41 || !v41->weights().checkpoint) return 0;
+  const ModelShape& shape = model.shape();
+  double bytes = 0;
+  for (const TensorView& tensor : v41->weights().checkpoint->tensors()) {
+    const double size = static_cast<double>(tensor.data.size());
+    const bool table = tensor.name.starts_with("embed") || tensor.name.find("engram") != std::string::npos;
+    const bool idle =
+        tensor.name.starts_with("vision") || tensor.name.starts_with("mtp") || tensor.name.find("dspark") != std::string::npos;
+    const bool expert = tensor.name.find(".experts.") != std::string::npos;
+    if (table || idle) continue;
+    bytes += expert ? size * shape.experts_per_token / shape.experts : size;
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+// Huge pages and eight sums a thread: with one sum and small pages the loop, not the memory, was measured (0.6 of this).
+double measure_read_bandwidth(int threads) {
+  using Words = uint64_t __attribute__((vector_size(32)));
+  constexpr int64_t kSums = 8, kBlocks = (int64_t{512} << 20) / static_cast<int64_t>(sizeof(Words)) / kSums;
+  const HugeVector<Words> words(static_cast<size_t>(kBlocks * kSums), Words{1, 1, 1, 1});
+  ThreadPool pool(threads);
+  std::vector<uint64_t> seen(static_cast<size_t>(pool.size()) * 8);
+  double best = 0;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    const double begin = now_seconds();
+    pool.run(kBlocks, [&](int64_t from, int64_t to, int worker) {
+      Words sums[kSums] = {};
+      for (int64_t block = from; block < to; ++block) {
+        for (int64_t i = 0; i < kSums; ++i) sums[i] += words[static_cast<size_t>(block * kSums + i)];
+      }
+      for (const Words& sum : sums) seen[static_cast<size_t>(worker) * 8] += sum[0] + sum[1] + sum[2] + sum[3];
+    });
+    best = std::max(best, static_cast<double>(words.size() * sizeof(Words)) / (now_seconds() - begin));
+  }
+  return best;
+}
+
+Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
+  const int64_t bytes = bytes_per_token(host.model());
+  const double bandwidth = bytes > 0 ? measure_read_bandwidth(0) : 0;
+  for (const int32_t streams : options.streams) {
+    if (streams > host.engine().options().max_batch) continue;
+    double best = 0;
+    for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
+      DI_TRY(const Timing timing, run_streams(host, streams, 32, options.tokens));
+      best = std::max(best, static_cast<double>(timing.decoded) / timing.decode);
+    }
+    FigureRow row{.name = fmt::format("decode/{}", streams), .value = best, .unit = "tokens/s"};
+    if (streams == 1 && bytes > 0) row.limit = bandwidth / static_cast<double>(bytes);
+    report.add(std::move(row));
+    if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / best, .unit = "ms"});
+  }
+  if (bytes > 0) report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
+  return {};
+}
+
+Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report) {
+  for (const int32_t prompt : options.prompts) {
+    if (prompt + 1 > host.engine().options().context) continue;
+    double best = 1e30;
+    for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
+      DI_TRY(const Timing timing, run_streams(host, 1, prompt, 1));
+      best = std::min(best, timing.first_token);
+    }
+    report.add({.name = fmt::format("prefill/{}", prompt), .value = prompt / best, .unit = "tokens/s"});
+    report.add({.name = fmt::format("prefill/{}/first_token", prompt), .value = best * 1e3, .unit = "ms"});
+  }
+  return {};
+}
+
+}  // namespace deepinfer

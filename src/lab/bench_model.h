@@ -1,0 +1,35 @@
+// lab/bench_model.h - how fast the engine of a Host decodes and prefills.
+//
+// Rows at context frontiers, never one average. Each figure is the best of `repeats` runs: what disturbs a run on a shared
+// machine only makes it slower. The limit of a decode row is the memory's: bytes of weights a token touches over the read
+// bandwidth measured in the same run (weights that fit the cache may pass it).
+// Threads: one; the host must be otherwise idle.
+//
+//   FigureReport report("bench decode");
+//   DI_CHECK_OK(bench_decode(*host, {}, report));
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "host/host.h"
+#include "lab/figures.h"
+
+namespace deepinfer {
+
+struct BenchModelOptions {
+  std::vector<int32_t> streams = {1, 8, 32};        // decode: sequences at once
+  std::vector<int32_t> prompts = {128, 512, 2048};  // prefill: tokens
+  int32_t tokens = 128;                             // decode: of each answer
+  int32_t repeats = 3;
+};
+
+// Rows decode/N (tokens/s of all streams together) and decode/1/step (ms).
+Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report);
+// Rows prefill/N (tokens/s) and prefill/N/first_token (ms).
+Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report);
+
+// Bytes per second of one pass over a buffer far larger than the caches, all processors reading.
+double measure_read_bandwidth(int threads);
+
+}  // namespace deepinfer

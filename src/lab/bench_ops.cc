@@ -1,0 +1,120 @@
+#include "lab/bench_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "cpu/cpu_device.h"
+#include "lab/bench_model.h"
+
+namespace deepinfer {
+namespace {
+
+// Matrices of the release (model.md section 3): attention and shared experts, head, the two shapes of a routed expert.
+struct Shape {
+  WeightFormat format;
+  const char* name;
+  int32_t n, k;
+};
+constexpr Shape kShapes[] = {{WeightFormat::kF8Tile, "f8", 4608, 5120},
+                             {WeightFormat::kBf16, "bf16", 4608, 5120},
+                             {WeightFormat::kFp4, "fp4", 2304, 5120},
+                             {WeightFormat::kFp4, "fp4", 5120, 2304}};
+
+double seconds_of(const std::function<void()>& body) {
+  const auto begin = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+int64_t stored_bytes(const Shape& s) {
+  const int64_t count = int64_t{s.n} * s.k;
+  if (s.format == WeightFormat::kBf16) return count * 2;
+  return s.format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
+}
+
+// Different weights of one shape, packed for a device. The codes come from a counter: speed does not depend on values.
+class WeightSet {
+ public:
+  static Result<WeightSet> make(Device& device, const Shape& shape, int64_t bytes) {
+    WeightSet out;
+    const int64_t count = std::max<int64_t>(1, bytes / stored_bytes(shape));
+    std::vector<uint16_t> codes(static_cast<size_t>(shape.n) * static_cast<size_t>(shape.k));
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(0x3C30 + i * 40503 % 257);
+    const std::vector<uint8_t> scales(codes.size() / 32, 127);
+    out.matrices_.assign(static_cast<size_t>(count), {shape.format, codes.data(), scales.data(), shape.n, shape.k});
+    std::vector<Matrix*> list;
+    for (Matrix& w : out.matrices_) list.push_back(&w);
+    DI_TRY(out.room_, device.pack(list));
+    if (!out.matrices_[0].panels) return unsupported("bench ops: these kernels read weights as stored");
+    // Kernels read scales of f8 tiles as stored.
+    out.scales_ = scales;
+    for (Matrix& w : out.matrices_) w.scales = out.scales_.data(), w.data = nullptr;
+    return out;
+  }
+  const std::vector<Matrix>& matrices() const { return matrices_; }
+
+ private:
+  std::vector<Matrix> matrices_;
+  std::vector<uint8_t> scales_;
+  Buffer room_;
+};
+
+// All weights of the set once, `rows` rows each.
+void multiply_all(Device& device, const WeightSet& set, int32_t rows, const std::vector<Bf16>& x, std::vector<float>& y) {
+  for (const Matrix& w : set.matrices()) {
+    MatmulParams p = {};
+    p.rows = {&rows, rows};
+    p.x = x.data();
+    p.x_stride = w.k;
+    p.w = w;
+    p.groups = 1;
+    p.y = y.data();
+    p.y_type = OutputType::kF32;
+    p.y_stride = w.n;
+    p.y_scale = 1.0f;
+    device.ops().matmul(p);
+  }
+}
+
+}  // namespace
+
+Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
+  const double bandwidth = measure_read_bandwidth(options.threads);
+  report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
+  for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
+    if (options.isa.empty() ? !kernels.supported || kernels.isa == "portable" : kernels.isa != options.isa) continue;
+    DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
+    const double multiply = measure_multiply_adds(kernels.isa, options.threads) * 2;
+    report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = multiply / 1e9, .unit = "GFLOP/s"});
+    for (const Shape& shape : kShapes) {
+      for (const int32_t rows : options.rows) {
+        // Many rows need no large set: the time is the multiply units'.
+        const int64_t bytes = rows == 1 ? options.weight_bytes : std::min(options.weight_bytes, int64_t{1} << 27) / rows;
+        DI_TRY(const WeightSet set, WeightSet::make(*device, shape, bytes));
+        const auto count = static_cast<double>(set.matrices().size());
+        const std::vector<Bf16> x(static_cast<size_t>(rows) * static_cast<size_t>(shape.k), to_bf16(0.5f));
+        std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(shape.n));
+        double best = 1e30;
+        for (int32_t i = 0; i < options.repeats; ++i)
+          best = std::min(best, seconds_of([&] { multiply_all(*device, set, rows, x, y); }));
+        FigureRow row{.name = fmt::format("ops/{}/{}/{}x{}/{}", kernels.isa, shape.name, shape.n, shape.k, rows)};
+        if (rows == 1) {
+          row.value = count * static_cast<double>(stored_bytes(shape)) / best / 1e9;
+          row.unit = "GB/s";
+          row.limit = bandwidth / 1e9;
+        } else {
+          row.value = 2.0 * count * rows * shape.n * shape.k / best / 1e9;
+          row.unit = "GFLOP/s";
+          row.limit = multiply / 1e9;
+        }
+        report.add(std::move(row));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace deepinfer

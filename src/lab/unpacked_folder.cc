@@ -1,0 +1,63 @@
+#include "lab/unpacked_folder.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/file.h"
+#include "host/compressed_file.h"
+
+namespace deepinfer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool holds_compressed(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (is_compressed_name(entry.path().string())) return true;
+  }
+  return false;
+}
+
+Status place(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  if (!is_compressed_name(from.string())) {
+    fs::create_symlink(fs::absolute(from), to, error);
+    if (error) return io_error(fmt::format("{}: cannot create: {}", to.string(), error.message()));
+    return {};
+  }
+  DI_TRY(const std::string bytes, read_maybe_compressed(from.string()));
+  fs::path plain = to;
+  return write_file(plain.replace_extension("").string(), bytes);
+}
+
+}  // namespace
+
+Result<UnpackedFolder> UnpackedFolder::open(const std::string& folder) {
+  if (!holds_compressed(folder)) return UnpackedFolder(folder, false);
+  std::error_code error;
+  std::string name = (fs::temp_directory_path(error) / "deepinfer-XXXXXX").string();
+  if (!mkdtemp(name.data())) return io_error(fmt::format("{}: cannot create a folder: {}", name, std::strerror(errno)));
+  UnpackedFolder unpacked(name, true);
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    const fs::path target = fs::path(name) / entry.path().lexically_relative(folder);
+    if (entry.is_directory() && !entry.is_symlink()) {
+      fs::create_directories(target, error);
+    } else {
+      DI_CHECK_OK(place(entry.path(), target));
+    }
+  }
+  return unpacked;
+}
+
+UnpackedFolder::~UnpackedFolder() {
+  std::error_code error;
+  if (temporary_) fs::remove_all(path_, error);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,16 @@
+// net - bytes between processes: an HTTP/1.1 server and client on Boost.Asio and Beast, TLS, compressed bodies, limits and
+// deadlines for everything a peer can do slowly, graceful drain. It knows no language model. Boost and OpenSSL are seen in
+// the .cc files of this room only.
+//
+//   DI_TRY(auto server, HttpServer::open({.port = 8080}, handler));      // http_server.h
+//   HttpClient client({.timeout_us = 5'000'000});                       // http_client.h
+//   DI_TRY(HttpReply reply, client.send({.url = "http://127.0.0.1:8080/"}));
+#pragma once
+
+#include "net/compression.h"
+#include "net/digest.h"
+#include "net/http.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "net/link_fetcher.h"
+#include "net/request_reader.h"

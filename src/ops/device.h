@@ -1,0 +1,104 @@
+// ops/device.h - where operations run: memory, order, and the table of operations.
+//
+// A Device owns memory and one in-order Stream. Host code never dereferences device memory; it uploads, downloads and
+// enqueues. On `cpu` every call has finished when it returns; on `delayed` (tests) and on CUDA it runs later, in order,
+// so host memory handed to upload()/download() must stay untouched until a later wait() returned.
+// Promise: calls on one device run in the order they were made. Errors of a kernel surface at the next wait().
+// Threads: one thread at a time per device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "ops/ops.h"
+
+namespace deepinfer {
+
+class Device;
+
+// Owned device memory, 128-byte aligned, zeroed when allocated. Freed with the object; the device must outlive it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device* device, void* data, size_t bytes) : device_(device), data_(data), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer();
+
+  template <class T>
+  T* as(size_t byte_offset = 0) const {
+    return reinterpret_cast<T*>(static_cast<uint8_t*>(data_) + byte_offset);
+  }
+  size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// A point in the device's order of work; 0 = nothing.
+using Ticket = uint64_t;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // "cpu", "delayed", "cuda:0".
+  virtual std::string name() const = 0;
+  // Which kernels run, for tables and the fingerprint: "portable", "avx2", "avx512", "sm90".
+  virtual std::string isa() const = 0;
+  // How many scratch rows an operation with `scratch_rows` needs here (threads of a CPU device).
+  virtual int32_t parallelism() const = 0;
+
+  virtual Result<Buffer> allocate(size_t bytes) = 0;
+  virtual void upload(void* device_dst, const void* host_src, size_t bytes) = 0;
+  virtual void download(void* host_dst, const void* device_src, size_t bytes) = 0;
+  virtual void copy(void* device_dst, const void* device_src, size_t bytes) = 0;
+  virtual void fill_zero(void* device_dst, size_t bytes) = 0;
+
+  // Gives each weight its `panels`, the order this device's kernels read fastest; the buffer holds them. Weights without
+  // panels work, too (slower). A device that reads weights as stored changes nothing.
+  virtual Result<Buffer> pack(std::span<Matrix* const> weights) {
+    (void)weights;
+    return Buffer();
+  }
+
+  // The operations; each call enqueues one.
+  virtual const OpTable& ops() const = 0;
+  // Runs `fn` on the host in stream order (communicators use it; `fn` may touch memory only through pointers it was
+  // given by translate()).
+  virtual void host_call(std::function<void()> fn) = 0;
+  // The address under which host_call bodies and communicators see device memory.
+  virtual void* translate(void* device_pointer) const { return device_pointer; }
+
+  // Marks the current end of the queued work.
+  virtual Ticket record() = 0;
+  // Blocks until everything up to the ticket has run; reports the first failure since the last wait.
+  virtual Status wait(Ticket ticket) = 0;
+
+ protected:
+  friend class Buffer;
+  virtual void release(void* data, size_t bytes) = 0;
+};
+
+inline Buffer::~Buffer() {
+  if (device_ && data_) device_->release(data_, bytes_);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,168 @@
+// ops/portable/rows.h - embed, gather, norms and residual streams: one function per row.
+#pragma once
+
+#include "ops/portable/dot.h"
+#include "ops/portable/quant.h"
+
+namespace deepinfer {
+inline namespace DI_ISA_NS {
+
+inline constexpr int kMaxStreams = 8;
+
+// A row without a finite logit draws token -1; its successors read row 0 and are thrown away by the engine.
+DI_BODY int64_t token_row(int32_t token) { return token < 0 ? 0 : token; }
+
+DI_BODY void embed_row(const EmbedParams& p, int64_t row) {
+  const int image = p.image_row ? p.image_row[row] : -1;
+  const Bf16* from = image >= 0 ? p.image_rows + int64_t{image} * p.hidden : p.table + token_row(p.tokens[row]) * p.hidden;
+  for (int s = 0; s < p.streams; ++s) {
+    Bf16* to = p.x + (row * p.streams + s) * p.hidden;
+    for (int d = 0; d < p.hidden; ++d) to[d] = from[d];
+    p.pre[row * p.streams + s] = s == 0 ? 1.0f : 0.0f;
+  }
+}
+
+DI_BODY void gather_row(const GatherRowsParams& p, int64_t row) {
+  const int64_t index = p.index[row];
+  const uint8_t* from = static_cast<const uint8_t*>(p.src) + index * p.row_bytes;
+  uint8_t* to = static_cast<uint8_t*>(p.dst) + row * p.row_bytes;
+  for (int64_t i = 0; i < p.row_bytes; ++i) to[i] = index < 0 ? uint8_t{0} : from[i];
+}
+
+// rsqrt(mean(x^2) + eps), the squares added in DOT order.
+DI_BODY float rms_factor(const Bf16* x, int width, float eps) {
+  const auto value = [=](int i) { return to_float(x[i]); };
+  return rsqrt32(dot_of(width, value, value) / static_cast<float>(width) + eps);
+}
+
+DI_BODY float rms_apply(Bf16 weight, float x, float factor) { return round_bf16(to_float(weight) * (x * factor)); }
+
+DI_BODY void rms_norm_row(const RmsNormParams& p, int64_t row) {
+  const Bf16* x = p.x + row * p.stride_x;
+  Bf16* y = p.y + row * p.width;
+  const float factor = rms_factor(x, p.width, p.eps);
+  for (int i = 0; i < p.width; ++i) y[i] = to_bf16(to_float(p.weight[i]) * (to_float(x[i]) * factor));
+}
+
+// DOT of projection row `output` with the row's streams; not yet normalised.
+DI_BODY float mix_dot(const MixParams& p, int64_t row, int output) {
+  const int k = p.streams * p.hidden;
+  const Bf16* x = p.x + row * k;
+  const float* fn = p.fn + int64_t{output} * k;
+  return dot_of(
+      k, [=](int i) { return fn[i]; }, [=](int i) { return to_float(x[i]); });
+}
+
+// comb: softmax over output streams, then alternating column and row normalisation (model.md section 5).
+DI_BODY void sinkhorn(float* a, int streams, int iterations, float hc_eps) {
+  for (int j = 0; j < streams; ++j) {
+    float* line = a + j * streams;
+    float top = line[0], sum = 0.0f;
+    for (int k = 1; k < streams; ++k) top = max32(top, line[k]);
+    for (int k = 0; k < streams; ++k) sum += line[k] = exp32(line[k] - top);
+    for (int k = 0; k < streams; ++k) line[k] = line[k] / sum + hc_eps;
+  }
+  for (int i = 0; i < iterations; ++i) {
+    for (int j = 0; i > 0 && j < streams; ++j) {
+      float sum = 0.0f;
+      for (int k = 0; k < streams; ++k) sum += a[j * streams + k];
+      for (int k = 0; k < streams; ++k) a[j * streams + k] /= sum + hc_eps;
+    }
+    for (int k = 0; k < streams; ++k) {
+      float sum = 0.0f;
+      for (int j = 0; j < streams; ++j) sum += a[j * streams + k];
+      for (int j = 0; j < streams; ++j) a[j * streams + k] /= sum + hc_eps;
+    }
+  }
+}
+
+// From t = dots * factor to pre, post, comb.
+DI_BODY void mix_finish(const MixParams& p, int64_t row, const float* dots, float factor) {
+  const int s = p.streams;
+  float comb[kMaxStreams * kMaxStreams];
+  for (int i = 0; i < s; ++i) {
+    p.pre[row * s + i] = sigmoid32(dots[i] * factor * p.scale[0] + p.base[i]) + p.hc_eps;
+    p.post[row * s + i] = 2.0f * sigmoid32(dots[s + i] * factor * p.scale[1] + p.base[s + i]);
+  }
+  for (int i = 0; i < s * s; ++i) comb[i] = dots[2 * s + i] * factor * p.scale[2] + p.base[2 * s + i];
+  sinkhorn(comb, s, p.iterations, p.hc_eps);
+  for (int i = 0; i < s * s; ++i) p.comb[row * s * s + i] = comb[i];
+}
+
+DI_BODY void mix_row(const MixParams& p, int64_t row) {
+  const int s = p.streams;
+  float dots[2 * kMaxStreams + kMaxStreams * kMaxStreams];
+  for (int i = 0; i < 2 * s + s * s; ++i) dots[i] = mix_dot(p, row, i);
+  mix_finish(p, row, dots, rms_factor(p.x + row * s * p.hidden, s * p.hidden, p.eps));
+}
+
+// sum_s pre[s] * x[s], s ascending, rounded.
+DI_BODY void collapse_row(const Bf16* x, const float* pre, int hidden, int streams, Bf16* out) {
+  for_chunks(0, hidden, [=](int d, auto width) {
+    float sum[width.value];
+    for (int i = 0; i < width.value; ++i) sum[i] = pre[0] * to_float(x[d + i]);
+    for (int s = 1; s < streams; ++s) {
+      for (int i = 0; i < width.value; ++i) sum[i] += pre[s] * to_float(x[int64_t{s} * hidden + d + i]);
+    }
+    for (int i = 0; i < width.value; ++i) out[d + i] = to_bf16(sum[i]);
+  });
+}
+
+DI_BODY void collapse_norm_row(const CollapseNormParams& p, int64_t row) {
+  Bf16* u = p.u + row * p.hidden;
+  collapse_row(p.x + row * p.streams * p.hidden, p.pre + row * p.streams, p.hidden, p.streams, u);
+  if (p.collapsed) {
+    for (int d = 0; d < p.hidden; ++d) p.collapsed[row * p.hidden + d] = u[d];
+  }
+  const float factor = rms_factor(u, p.hidden, p.eps);
+  for (int d = 0; d < p.hidden; ++d) u[d] = to_bf16(to_float(p.weight[d]) * (to_float(u[d]) * factor));
+}
+
+template <int S, class Chunk>
+DI_BODY void expand_chunk(const ExpandParams& p, int64_t row, int d, Chunk width) {
+  const Bf16* y = p.y + row * p.hidden + d;
+  const float* comb = p.comb + row * S * S;
+  Bf16* x = p.x + row * S * p.hidden + d;
+  float in[S][Chunk::value];
+  for (int j = 0; j < S; ++j) {
+    for (int i = 0; i < width.value; ++i) in[j][i] = to_float(x[int64_t{j} * p.hidden + i]);
+  }
+  for (int k = 0; k < S; ++k) {
+    float sum[Chunk::value];
+    for (int i = 0; i < width.value; ++i) sum[i] = comb[k] * in[0][i];
+    for (int j = 1; j < S; ++j) {
+      for (int i = 0; i < width.value; ++i) sum[i] += comb[j * S + k] * in[j][i];
+    }
+    const float post = p.post[row * S + k];
+    for (int i = 0; i < width.value; ++i) x[int64_t{k} * p.hidden + i] = to_bf16(post * to_float(y[i]) + sum[i]);
+  }
+}
+
+// Channels [begin, end) of one row. Streams are 1, 2 or 4.
+DI_BODY void expand_range(const ExpandParams& p, int64_t row, int begin, int end) {
+  for_chunks(begin, end, [&](int d, auto width) {
+    if (p.streams == 4)
+      expand_chunk<4>(p, row, d, width);
+    else if (p.streams == 2)
+      expand_chunk<2>(p, row, d, width);
+    else
+      expand_chunk<1>(p, row, d, width);
+  });
+}
+
+DI_BODY void tap_row(const TapParams& p, int64_t row) {
+  const Bf16* x = p.x + row * p.streams * p.hidden;
+  Bf16* tap = p.tap + row * p.stride + p.offset;
+  const float share = 1.0f / static_cast<float>(p.streams);
+  for_chunks(0, p.hidden, [=](int d, auto width) {
+    float sum[width.value];
+    for (int i = 0; i < width.value; ++i) sum[i] = to_float(x[d + i]);
+    for (int s = 1; s < p.streams; ++s) {
+      for (int i = 0; i < width.value; ++i) sum[i] += to_float(x[int64_t{s} * p.hidden + d + i]);
+    }
+    for (int i = 0; i < width.value; ++i) tap[d + i] = to_bf16(sum[i] * share);
+  });
+}
+
+}  // namespace DI_ISA_NS
+}  // namespace deepinfer

@@ -1,0 +1,198 @@
+// ops/portable/sample.h - one draw from one row of logits (determinism.md sections 4 rule 6 and 6).
+//
+// Order: bias, penalties, mask, temperature, top-k, top-p, min-p, Gumbel argmax. A logit that is not finite can never be
+// drawn. Kept sets are prefixes of (logit descending, id ascending). Probabilities add up as integers of 2^-40 of the
+// largest one, so that sums have no order and top-p needs no sort.
+// Cost at 129k tokens: one pass for argmax, one more for a draw (noise is made only for tokens that can still win), four
+// each for top-k and top-p. Host body; a GPU implements the same rules its own way.
+#pragma once
+
+#include "ops/portable/dot.h"
+#include "ops/portable/random.h"
+#include "ops/portable/select.h"
+
+namespace deepinfer {
+inline namespace DI_ISA_NS {
+
+inline constexpr float kNever = -3.40282347e38f;  // stands for "cannot be drawn" in the row's working copy
+
+DI_BODY bool better(float a, int64_t ia, float b, int64_t ib) { return a > b || (a == b && ia < ib); }
+
+DI_BODY void apply_bias_and_penalties(const SampleParams& p, const SampleRow& s, float* z) {
+  for (int i = s.bias_begin; i < s.bias_end; ++i) z[p.bias_ids[i]] += p.bias_values[i];
+  for (int i = s.history_begin; i < s.history_end; ++i) {
+    const int32_t* entry = p.history + int64_t{i} * 3;  // token, count in the answer, count in the prompt
+    float& value = z[entry[0]];
+    if (entry[1] + entry[2] > 0) value = value > 0.0f ? value / s.repetition_penalty : value * s.repetition_penalty;
+    value -= s.frequency_penalty * static_cast<float>(entry[1]);
+    if (entry[1] > 0) value -= s.presence_penalty;
+  }
+}
+
+// The row after bias, penalties and mask, kNever where nothing can be drawn. Written to scratch.
+DI_BODY void prepare_row(const SampleParams& p, int64_t row, float* z) {
+  const float* logits = p.logits + row * p.vocab;
+  const SampleRow& s = p.settings[row];
+  if (s.bias_begin == s.bias_end && s.history_begin == s.history_end) {  // nearly every row: one pass
+    for (int i = 0; i < p.vocab; ++i) z[i] = is_finite32(logits[i]) ? logits[i] : kNever;
+  } else {
+    for (int i = 0; i < p.vocab; ++i) z[i] = logits[i];
+    apply_bias_and_penalties(p, s, z);
+    for (int i = 0; i < p.vocab; ++i) z[i] = is_finite32(z[i]) ? z[i] : kNever;
+  }
+  if (!p.masks) return;
+  const uint32_t* mask = p.masks + row * p.mask_words;
+  for (int i = 0; i < p.vocab; ++i) z[i] = mask[i >> 5] >> (i & 31) & 1 ? z[i] : kNever;
+}
+
+// First index of the largest value; the value kNever means none.
+DI_BODY int32_t argmax_row(const float* z, int32_t n) {
+  float top[kLanes];
+  for (int l = 0; l < kLanes; ++l) top[l] = kNever;
+  int32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) top[l] = max32(top[l], z[i + l]);
+  }
+  for (; i < n; ++i) top[0] = max32(top[0], z[i]);
+  for (int l = 1; l < kLanes; ++l) top[0] = max32(top[0], top[l]);
+  if (top[0] <= kNever) return -1;
+  // By blocks first: the compiler makes one comparison of each.
+  for (i = 0; i + kLanes <= n; i += kLanes) {
+    int hits = 0;
+    for (int l = 0; l < kLanes; ++l) hits |= z[i + l] == top[0];
+    if (hits != 0) break;
+  }
+  while (z[i] != top[0]) ++i;
+  return i;
+}
+
+// log of sum_i exp((z_i - top) / T).
+DI_BODY float log_sum(const float* z, int32_t n, float top, float temperature) {
+  return log32(sum_of(n, [=](int i) { return exp32((z[i] - top) / temperature); }));
+}
+
+DI_BODY void fill_logprobs(const SampleRow& s, const float* z, int32_t n, float top, SampleResult& result) {
+  result.num_top = 0;
+  result.logprob = 0.0f;
+  if (s.num_logprobs < 0 || result.token < 0) return;
+  const float temperature = s.temperature > 0.0f ? s.temperature : 1.0f;
+  const float norm = log_sum(z, n, top, temperature);
+  result.logprob = (z[result.token] - top) / temperature - norm;
+  const int wanted = s.num_logprobs < kMaxTopLogprobs ? s.num_logprobs : kMaxTopLogprobs;
+  float values[kMaxTopLogprobs];
+  int count = 0;
+  for (int32_t i = 0; wanted > 0 && i < n; ++i) {
+    if (z[i] <= kNever || (count == wanted && z[i] <= values[count - 1])) continue;
+    int at = count < wanted ? count++ : count - 1;
+    for (; at > 0 && values[at - 1] < z[i]; --at) {
+      values[at] = values[at - 1];
+      result.top_tokens[at] = result.top_tokens[at - 1];
+    }
+    values[at] = z[i];
+    result.top_tokens[at] = i;
+  }
+  result.num_top = count;
+  for (int i = 0; i < count; ++i) result.top_logprobs[i] = (values[i] - top) / temperature - norm;
+}
+
+// exp((z - top) / T) in units of 2^-40.
+DI_BODY uint64_t mass_of(float e) { return static_cast<uint64_t>(e * 1099511627776.0f); }
+
+// What is left of a row by top-k and top-p. e[i] is the token's probability relative to the largest one.
+DI_BODY Cut truncate(const SampleRow& s, const float* z, const float* e, int32_t n) {
+  const auto key = [=](int64_t i) { return ordered_bits(z[i]); };
+  const auto drawable = [=](int64_t i) { return uint64_t{z[i] > kNever}; };
+  Cut cut = {0, int64_t{n}};
+  uint64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) count += drawable(i);
+  if (s.top_k > 0 && static_cast<uint64_t>(s.top_k) < count) cut = find_cut(n, static_cast<uint64_t>(s.top_k), key, drawable);
+  if (s.top_p >= 1.0f) return cut;
+  // Above the cut all count, at the cut the first `ties`; as these weigh the same, which ones they are does not matter here.
+  uint64_t total = 0, at_cut = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t mass = mass_of(e[i]);
+    total += key(i) > cut.key ? mass : 0;
+    at_cut = key(i) == cut.key ? mass : at_cut;
+  }
+  if (cut.key > 0) total += at_cut * static_cast<uint64_t>(cut.ties);
+  const double wanted = static_cast<double>(s.top_p) * static_cast<double>(total);
+  uint64_t target = static_cast<uint64_t>(wanted);
+  target += static_cast<double>(target) < wanted;
+  target = target < 1 ? 1 : target > total ? total : target;
+  const uint32_t floor = cut.key;
+  const Cut narrow = find_cut(n, target, key, [=](int64_t i) { return key(i) >= floor ? mass_of(e[i]) : 0; });
+  return narrow.key > cut.key || narrow.ties < cut.ties ? narrow : cut;
+}
+
+inline constexpr int kDrawChunk = 64;  // tokens whose noise is made together, so that the loops vectorise
+
+DI_BODY void chunk_noise(const DrawKey& key, int32_t begin, float* noise) {
+  constexpr int kBlocks = kDrawChunk / 4;
+  uint32_t words[4][kBlocks];
+  for (int b = 0; b < kBlocks; ++b) {
+    const PhiloxBlock block = draw_words(key, static_cast<uint32_t>(begin / 4 + b));
+    for (int i = 0; i < 4; ++i) words[i][b] = block.word[i];
+  }
+  float gumbels[4][kBlocks];
+  for (int i = 0; i < 4; ++i) {
+    for (int b = 0; b < kBlocks; ++b) gumbels[i][b] = gumbel_of(words[i][b]);
+  }
+  for (int b = 0; b < kBlocks; ++b) {
+    for (int i = 0; i < 4; ++i) noise[4 * b + i] = gumbels[i][b];
+  }
+}
+
+// A draw over the kept set; `first` is the row's argmax and always in it. `e` is read for min-p only.
+DI_BODY int32_t draw(const SampleRow& s, const float* z, const float* e, int32_t n, int32_t first, Cut cut) {
+  const DrawKey key = {s.seed, s.position, s.stream};
+  int32_t token = first;
+  float best = z[first] / s.temperature + gumbel(key, first);
+  for (int32_t begin = 0; begin < n; begin += kDrawChunk) {
+    const int32_t end = begin + kDrawChunk < n ? begin + kDrawChunk : n;
+    float top = z[begin];
+    for (int32_t i = begin + 1; i < end; ++i) top = max32(top, z[i]);
+    if (top <= kNever || (cut.key > 0 && ordered_bits(top) < cut.key)) continue;
+    float noise[kDrawChunk];
+    const bool can_win = top / s.temperature + kLargestGumbel >= best;
+    if (!can_win) {
+      for (int32_t i = begin; i < end; ++i) cut.ties -= ordered_bits(z[i]) == cut.key;
+      continue;
+    }
+    chunk_noise(key, begin, noise);
+    for (int32_t i = begin; i < end; ++i) {
+      const uint32_t k = ordered_bits(z[i]);
+      if (z[i] <= kNever || k < cut.key || (k == cut.key && cut.ties-- <= 0)) continue;
+      if (s.min_p > 0.0f && e[i] < s.min_p) continue;
+      const float value = z[i] / s.temperature + noise[i - begin];
+      if (better(value, i, best, token)) {
+        best = value;
+        token = i;
+      }
+    }
+  }
+  return token;
+}
+
+// scratch: 2 * vocab floats; the second half holds relative probabilities.
+DI_BODY void sample_row(const SampleParams& p, int64_t row, float* scratch) {
+  const SampleRow& s = p.settings[row];
+  SampleResult& result = p.results[row];
+  prepare_row(p, row, scratch);
+  const int32_t first = argmax_row(scratch, p.vocab);
+  result.token = first;
+  if (first >= 0 && s.temperature > 0.0f) {
+    float* e = scratch + p.vocab;
+    const float top = scratch[first];
+    if (s.top_p < 1.0f || s.min_p > 0.0f) {
+      const float temperature = s.temperature;
+      for (int32_t i = 0; i < p.vocab; ++i) e[i] = exp32((scratch[i] - top) / temperature);
+    }
+    Cut cut = {0, 0};
+    if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, scratch, e, p.vocab);
+    result.token = draw(s, scratch, e, p.vocab, first, cut);
+  }
+  fill_logprobs(s, scratch, p.vocab, first >= 0 ? scratch[first] : 0.0f, result);
+}
+
+}  // namespace DI_ISA_NS
+}  // namespace deepinfer

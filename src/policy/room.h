@@ -1,0 +1,12 @@
+// policy - pure decisions.
+//
+// Purpose: replay, preemption and fairness now; retention, routing and placement later. Engine, router and simulator call
+// the same functions.
+// Promise: plain data in, plain data out; no clock, no I/O, no state.
+// Threads: any.
+// Example: policy/replay.h.
+#pragma once
+
+#include "policy/fairness.h"
+#include "policy/preemption.h"
+#include "policy/replay.h"

@@ -1,0 +1,54 @@
+// policy/step_costs.h - what a step of so many rows takes, learnt from the steps themselves (speculation.md section 6).
+//
+// Row counts fall into buckets: each count up to 16 has its own, above they grow by a fourth. A bucket keeps its last 32 samples
+// for 4,096 steps; its cost is their median, which a few disturbed steps do not move. Buckets without samples are read off
+// the line between their neighbours, and costs never fall with rows (pool-adjacent-violators, weighted by samples).
+// Promise: plain data; add() and at() allocate nothing.
+// Threads: one.
+//
+//   costs.add(6, 1840);            // a step of 6 rows took 1.84 ms
+//   double us = costs.at(4);       // 0 while nothing is known
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace deepinfer {
+
+class StepCosts {
+ public:
+  void add(int64_t rows, double us);
+  // Beyond the ends the slope of the last two buckets goes on; with one bucket known its value holds everywhere.
+  double at(int64_t rows) const;
+  bool empty() const { return num_points_ == 0; }
+
+  // The fitted points, by growing rows.
+  struct Point {
+    double rows = 0, us = 0;
+    double samples = 0;
+  };
+  int32_t num_points() const { return num_points_; }
+  const Point& point(int32_t i) const { return points_[static_cast<size_t>(i)]; }
+
+ private:
+  static constexpr int32_t kBuckets = 48;  // the last one begins above 16,000 rows
+  static constexpr int32_t kSamples = 32;
+  static constexpr int64_t kLifetime = 4096;  // steps
+  struct Bucket {
+    std::array<float, kSamples> us{};
+    std::array<float, kSamples> rows{};
+    std::array<int64_t, kSamples> step{};
+    int32_t next = 0, count = 0;
+  };
+  static int32_t bucket_of(int64_t rows);
+  Point summary(const Bucket& bucket) const;
+  void fit();
+
+  std::array<Bucket, kBuckets> buckets_;
+  std::array<Point, kBuckets> points_;
+  int32_t num_points_ = 0;
+  int64_t step_ = 0;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,138 @@
+#include "scheduler/draft_control.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace deepinfer {
+namespace {
+
+// A world of one sequence whose drafts stand with probability `stands` and whose steps take what `step_us` says.
+struct World {
+  double stands;
+  double pass_us;
+  double (*step_us)(int64_t rows);
+};
+
+struct Outcome {
+  double speed = 0;  // against steps of one token
+  int64_t passes = 0, drafts = 0;
+};
+
+Outcome simulate(DraftControl& control, const World& world, int64_t steps) {
+  std::mt19937 random(9);
+  std::uniform_real_distribution<double> uniform;
+  SurvivalHistory history{};
+  double time = 0, tokens = 0;
+  Outcome out;
+  for (int64_t step = 0; step < steps; ++step) {
+    ProposedBlock block{.limit = 5, .age = step, .history = &history};
+    block.logits.fill(static_cast<float>(std::log(world.stands / (1 - world.stands))));
+    const bool drafts = control.drafts(1);
+    if (drafts) control.choose({&block, 1}, 1, 0);
+    int64_t accepted = 0;
+    while (accepted < block.length && uniform(random) < world.stands) ++accepted;
+    StepOutcome outcome{
+        .rows = 1 + block.length, .sequences = 1, .drafts = block.length, .passes = drafts, .emitted = 1 + accepted};
+    outcome.verify_us = world.step_us(outcome.rows), outcome.draft_us = drafts ? world.pass_us : 0;
+    control.note_step(outcome);
+    time += outcome.verify_us + outcome.draft_us;
+    tokens += static_cast<double>(outcome.emitted);
+    out.passes += drafts, out.drafts += block.length;
+  }
+  out.speed = tokens * world.step_us(1) / time;
+  return out;
+}
+
+double flat(int64_t rows) { return 1000 + 10 * static_cast<double>(rows); }
+double proportional(int64_t rows) { return 1000 * static_cast<double>(rows); }
+double between(int64_t rows) { return 600 + 400 * static_cast<double>(rows); }
+
+void know(DraftControl& control, const World& world) {
+  for (const int64_t rows : {1, 3, 6, 16}) control.note_verify_cost(rows, world.step_us(rows));
+  control.note_draft_cost(1, world.pass_us);
+}
+
+TEST(DraftControl, GoodDraftsOnAFlatCurveAreAllVerified) {
+  const World world{0.9, 100, flat};
+  DraftControl control({});
+  know(control, world);
+  EXPECT_GT(simulate(control, world, 4000).speed, 3.5);
+  EXPECT_EQ(control.stats().pauses, 0);
+  EXPECT_GT(control.stats().gained_tokens, 1000);
+}
+
+// Guard rail 1: whatever the drafts and the costs, in the long run at most 3 % are lost.
+TEST(DraftControl, NeverMuchSlowerThanWithout) {
+  for (const World& world : {World{0.01, 100, flat}, World{0.01, 900, proportional}, World{0.5, 900, proportional},
+                             World{0.3, 400, between}, World{0.99, 5000, proportional}, World{0.05, 300, between}}) {
+    for (const SpeculationSchedule schedule :
+         {SpeculationSchedule::kFixed, SpeculationSchedule::kSync, SpeculationSchedule::kAsync}) {
+      DraftControl control({.schedule = schedule});
+      know(control, world);
+      const Outcome outcome = simulate(control, world, 20000);
+      EXPECT_GE(outcome.speed, 0.97) << world.stands << " " << static_cast<int>(schedule);
+    }
+  }
+}
+
+TEST(DraftControl, ComesBackWhenDraftsGetBetter) {
+  const World bad{0.02, 300, between}, good{0.95, 100, flat};
+  DraftControl control({});
+  know(control, bad);
+  simulate(control, bad, 3000);
+  EXPECT_GT(control.stats().pauses, 0);
+  simulate(control, good, 6000);
+  EXPECT_GT(simulate(control, good, 3000).speed, 3.0);
+}
+
+// Against always verifying five: fewer rows, nearly as many tokens, when drafts differ in promise.
+TEST(DraftControl, SchedulesByConfidence) {
+  for (const SpeculationSchedule schedule : {SpeculationSchedule::kSync, SpeculationSchedule::kAsync}) {
+    DraftControl control({.mode = SpeculationMode::kOn, .schedule = schedule});
+    for (const int64_t rows : {1, 32, 96, 192}) control.note_verify_cost(rows, 1000 + 60 * static_cast<double>(rows));
+    control.note_draft_cost(32, 300);
+    std::mt19937 random(4);
+    std::vector<SurvivalHistory> histories(32);
+    double all_rows = 0, rows = 0, all_tokens = 0, tokens = 0;
+    for (int64_t step = 0; step < 200; ++step) {
+      std::vector<ProposedBlock> blocks(32);
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        blocks[i] = {.limit = 5, .age = step + static_cast<int64_t>(i), .history = &histories[i]};
+        blocks[i].logits.fill(i % 2 == 0 ? 3.0f : -2.5f);
+      }
+      ASSERT_TRUE(control.drafts(32));
+      control.choose(blocks, 32, 0);
+      for (const ProposedBlock& block : blocks) {
+        std::array<float, kMaxDraft> survival{};
+        survival_of(block.logits, kNoTemperatures, survival);
+        for (int32_t k = 0; k < 5; ++k) {
+          const double a = double{survival[static_cast<size_t>(k)]};
+          all_rows += 1, all_tokens += a;
+          if (k < block.length) rows += 1, tokens += a;
+        }
+      }
+    }
+    EXPECT_LT(rows, 0.75 * all_rows);
+    EXPECT_GT(tokens + 6400, 0.97 * (all_tokens + 6400));
+  }
+}
+
+TEST(DraftControl, EverySixtyFourthBlockIsComplete) {
+  DraftControl control({.mode = SpeculationMode::kOn});
+  for (const int64_t rows : {1, 6}) control.note_verify_cost(rows, proportional(rows));
+  SurvivalHistory history{};
+  int64_t complete = 0;
+  for (int64_t age = 0; age < 256; ++age) {
+    ProposedBlock block{.limit = 4, .age = age, .history = &history};
+    block.logits.fill(-3.0f);
+    ASSERT_TRUE(control.drafts(1));
+    control.choose({&block, 1}, 1, 0);
+    EXPECT_EQ(block.length, block.complete ? 4 : 0);
+    complete += block.complete;
+  }
+  EXPECT_EQ(complete, 4);
+}
+
+}  // namespace
+}  // namespace deepinfer

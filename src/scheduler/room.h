@@ -1,0 +1,10 @@
+// scheduler - which rows run in the next step.
+//
+// Purpose: turn the running sequences into a StepPlan under a token budget; preemption and the verification budget of
+// speculation come here later.
+// Promise: pure functions of plain data; a plan changes when a token is computed, never what it is.
+// Threads: any.
+// Example: StepPlan plan; plan_step(running, {.step_tokens = 512, .replay = {.keep_tokens = 128}}, plan);
+#pragma once
+
+#include "scheduler/scheduler.h"

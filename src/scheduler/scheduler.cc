@@ -1,0 +1,68 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+
+namespace deepinfer {
+namespace {
+
+int64_t num_pending(const RunningSequence& sequence) { return static_cast<int64_t>(sequence.tokens.size()) - sequence.computed; }
+
+// The part of each image that lies in the rows just added.
+void add_image_rows(const RunningSequence& sequence, const SequenceRows& rows, int32_t hidden, StepPlan& plan) {
+  for (const ImageSpan& image : sequence.images) {
+    const Position begin = std::max(image.begin, rows.begin);
+    const Position end = std::min<Position>(image.begin + image.rows, rows.begin + rows.count);
+    if (begin >= end) continue;
+    plan.images.push_back({.token_begin = rows.first_token + static_cast<int32_t>(begin - rows.begin),
+                           .rows = static_cast<int32_t>(end - begin),
+                           .embeddings = image.embeddings.data() + (begin - image.begin) * hidden});
+  }
+}
+
+// `count` of the pending tokens and `drafts` behind them.
+void add_rows(const RunningSequence& sequence, int32_t count, int32_t drafts, const StepBudget& budget, StepPlan& plan) {
+  SequenceRows rows;
+  rows.slot = sequence.slot;
+  rows.begin = sequence.computed;
+  rows.count = count + drafts;
+  rows.first_token = plan.num_rows();
+  rows.decoder_begin = rows.window_floor = decoder_start(budget.replay, sequence.original_prompt_tokens);
+  // In mode off the layers behind the candidate layer restart where the others do.
+  rows.window_floor = std::max(rows.window_floor, sequence.window_floor);
+  rows.encoder_window_floor = sequence.window_floor;
+  rows.write_floor = sequence.write_floor;
+  rows.prompt_tokens = sequence.original_prompt_tokens;
+  rows.num_logits = count == num_pending(sequence) ? 1 + drafts : 0;
+  const auto tokens = sequence.tokens.subspan(static_cast<size_t>(rows.begin), static_cast<size_t>(count));
+  plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+  plan.tokens.insert(plan.tokens.end(), sequence.drafts.begin(), sequence.drafts.begin() + drafts);
+  plan.sequences.push_back(rows);
+  add_image_rows(sequence, rows, budget.hidden, plan);
+}
+
+}  // namespace
+
+void plan_step(std::span<const RunningSequence> running, const StepBudget& budget, StepPlan& plan) {
+  plan.tokens.clear();
+  plan.sequences.clear();
+  plan.images.clear();
+  const int64_t decoding =
+      std::count_if(running.begin(), running.end(), [](const auto& sequence) { return num_pending(sequence) == 1; });
+  int64_t left = std::max<int64_t>(0, budget.step_tokens - decoding);
+  int64_t for_drafts = decoding < static_cast<int64_t>(running.size()) ? left / 2 : left;
+  for (const RunningSequence& sequence : running) {
+    if (num_pending(sequence) != 1) continue;
+    const int64_t drafts = std::min<int64_t>(for_drafts, static_cast<int64_t>(sequence.drafts.size()));
+    add_rows(sequence, 1, static_cast<int32_t>(drafts), budget, plan);
+    for_drafts -= drafts, left -= drafts;
+  }
+  for (const RunningSequence& sequence : running) {
+    if (num_pending(sequence) <= 1 || left == 0) continue;
+    int64_t count = std::min(left, num_pending(sequence));
+    if (sequence.cut > sequence.computed) count = std::min(count, sequence.cut - sequence.computed);
+    add_rows(sequence, static_cast<int32_t>(count), 0, budget, plan);
+    left -= count;
+  }
+}
+
+}  // namespace deepinfer

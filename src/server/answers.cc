@@ -1,0 +1,68 @@
+#include "server/answers.h"
+
+#include <algorithm>
+
+#include "api/messages/request.h"
+#include "server/body_work.h"
+
+namespace deepinfer {
+
+namespace {
+
+struct Wire {
+  const char* id_prefix;
+  Result<AnswerPlan> (*plan)(const WireCall& wire);
+};
+
+Wire wire_of(RouteId route) {
+  switch (route) {
+    case RouteId::kCompletion: return {"cmpl-", plan_completion};
+    case RouteId::kMessages: return {"msg_", plan_messages};
+    case RouteId::kCreateResponse: return {"resp_", plan_response};
+    default: return {"chatcmpl-", plan_chat};
+  }
+}
+
+}  // namespace
+
+void Answers::answer(const CallPtr& call) {
+  const Wire wire = wire_of(call->route->id);
+  const std::string id = context_.new_id(wire.id_prefix);
+  work_on_body(context_, call, [this, call, wire, id](const std::string& body) -> Reply {
+    auto plan = std::make_shared<Result<AnswerPlan>>(wire.plan({context_, body, id, call->request_id, call->key}));
+    return [this, call, plan] {
+      if (!*plan) return call->fail(plan->error());
+      (*plan)->options.deadline_us = context_.deadline_us(call->request());
+      auto generation = std::make_shared<Generation>(context_, call, std::move(**plan));
+      generations_.push_back(generation);
+      generation->start();
+    };
+  });
+}
+
+void Answers::count_tokens(const CallPtr& call) {
+  const bool is_messages = call->route->id == RouteId::kCountTokens;
+  work_on_body(context_, call, [this, call, is_messages](const std::string& body) -> Reply {
+    const WireCall wire{context_, body, "", call->request_id, call->key};
+    const auto count = [&]() -> Result<int64_t> {
+      DI_TRY(const ChatRequest request, is_messages ? parse_messages_request(body, context_.api) : read_response_chat(wire));
+      return count_prompt_tokens(*context_.host, request.conversation);
+    };
+    return [call, is_messages, tokens = count()] {
+      if (!tokens) return call->fail(tokens.error());
+      Json answer = Json::object({{"input_tokens", *tokens}});
+      if (!is_messages) answer.set("object", "response.input_tokens");
+      call->respond_json(200, answer);
+    };
+  });
+}
+
+void Answers::keep_alive(int64_t now_us) {
+  std::erase_if(generations_, [&](const std::weak_ptr<Generation>& weak) {
+    const auto generation = weak.lock();
+    if (generation) generation->keep_alive(now_us);
+    return !generation || generation->over();
+  });
+}
+
+}  // namespace deepinfer

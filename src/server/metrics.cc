@@ -1,0 +1,176 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+#include <mutex>
+
+namespace deepinfer {
+
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+const Buckets kSeconds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
+
+double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return static_cast<double>(resident * sysconf(_SC_PAGESIZE));
+}
+
+// A single value under its own name, as the serializer takes it.
+prometheus::MetricFamily family(const char* name, const char* help, prometheus::MetricType type, double value,
+                                std::vector<prometheus::ClientMetric::Label> labels = {}) {
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  if (type == prometheus::MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  return {name, help, type, {metric}};
+}
+
+// Places of a block count from 1, as people do.
+void add_speculation(const SpeculationStats& stats, std::vector<prometheus::MetricFamily>& all) {
+  using prometheus::MetricType;
+  const auto by_place = [&](const char* name, const char* help, const std::array<int64_t, kMaxDraft>& counts) {
+    prometheus::MetricFamily whole = family(name, help, MetricType::Counter, static_cast<double>(counts[0]), {{"place", "1"}});
+    for (size_t k = 1; k < counts.size() && counts[k] > 0; ++k) {
+      auto one = family(name, help, MetricType::Counter, static_cast<double>(counts[k]), {{"place", std::to_string(k + 1)}});
+      whole.metric.push_back(one.metric[0]);
+    }
+    all.push_back(std::move(whole));
+  };
+  const auto add = [&](const char* name, const char* help, MetricType type, double value) {
+    all.push_back(family(name, help, type, value));
+  };
+  by_place("deepinfer_spec_verified_total", "Drafts verified, by place in the block", stats.verified);
+  by_place("deepinfer_spec_accepted_total", "Drafts accepted, by place in the block", stats.accepted);
+  add("deepinfer_spec_passes_total", "Draft passes", MetricType::Counter, static_cast<double>(stats.passes));
+  add("deepinfer_spec_draft_seconds_total", "Time of draft passes", MetricType::Counter, stats.draft_us / 1e6);
+  add("deepinfer_spec_verify_seconds_total", "Time of steps behind a draft pass", MetricType::Counter, stats.verify_us / 1e6);
+  add("deepinfer_spec_gained_tokens", "Tokens won by speculation so far, negative = lost", MetricType::Gauge,
+      stats.control.gained_tokens);
+  add("deepinfer_spec_gained_seconds", "Time won by speculation so far, negative = lost", MetricType::Gauge,
+      stats.control.gained_us / 1e6);
+  add("deepinfer_spec_pauses_total", "Times drafting stopped because it did not pay", MetricType::Counter,
+      static_cast<double>(stats.control.pauses));
+  add("deepinfer_spec_calibration_error", "Expected calibration error of whole blocks at the last fit", MetricType::Gauge,
+      stats.control.calibration_error);
+}
+
+}  // namespace
+
+struct Metrics::State {
+  prometheus::Registry registry;
+  prometheus::Family<prometheus::Counter>& requests =
+      prometheus::BuildCounter().Name("deepinfer_http_requests_total").Help("Requests answered").Register(registry);
+  prometheus::Family<prometheus::Histogram>& durations = prometheus::BuildHistogram()
+                                                             .Name("deepinfer_http_request_seconds")
+                                                             .Help("From the end of a request to the end of its answer")
+                                                             .Register(registry);
+  prometheus::Family<prometheus::Counter>& aborted =
+      prometheus::BuildCounter().Name("deepinfer_requests_aborted_total").Help("Answers that were cut short").Register(registry);
+  prometheus::Counter& prompt_tokens = prometheus::BuildCounter()
+                                           .Name("deepinfer_prompt_tokens_total")
+                                           .Help("Prompt tokens of finished answers")
+                                           .Register(registry)
+                                           .Add({});
+  prometheus::Counter& completion_tokens = prometheus::BuildCounter()
+                                               .Name("deepinfer_completion_tokens_total")
+                                               .Help("Generated tokens of finished answers")
+                                               .Register(registry)
+                                               .Add({});
+  prometheus::Histogram& first_token = prometheus::BuildHistogram()
+                                           .Name("deepinfer_time_to_first_token_seconds")
+                                           .Help("From the end of a request to its first token")
+                                           .Register(registry)
+                                           .Add({}, kSeconds);
+  // Finding a series by its labels costs a map of strings; the few that exist are kept.
+  std::mutex mutex;
+  std::map<std::string, std::pair<prometheus::Counter*, prometheus::Histogram*>> by_label;
+};
+
+Metrics::Metrics() : state_(std::make_unique<State>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::count_request(const std::string& route, const std::string& method, int status, double seconds) {
+  const std::string code = std::to_string(status), label = route + ' ' + method + ' ' + code;
+  std::pair<prometheus::Counter*, prometheus::Histogram*> series;
+  {
+    const std::lock_guard lock(state_->mutex);
+    auto& known = state_->by_label[label];
+    if (!known.first) {
+      known.first = &state_->requests.Add({{"route", route}, {"method", method}, {"status", code}});
+      known.second = &state_->durations.Add({{"route", route}}, kSeconds);
+    }
+    series = known;
+  }
+  series.first->Increment();
+  series.second->Observe(seconds);
+}
+
+void Metrics::count_answer(int64_t prompt_tokens, int64_t completion_tokens, double first_token_seconds) {
+  state_->prompt_tokens.Increment(static_cast<double>(prompt_tokens));
+  state_->completion_tokens.Increment(static_cast<double>(completion_tokens));
+  if (first_token_seconds > 0) state_->first_token.Observe(first_token_seconds);
+}
+
+void Metrics::count_aborted(const std::string& reason) { state_->aborted.Add({{"reason", reason}}).Increment(); }
+
+std::string Metrics::text(const Reading& reading) const {
+  using prometheus::MetricType;
+  std::vector<prometheus::MetricFamily> all = state_->registry.Collect();
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    all.push_back(family(name, help, MetricType::Gauge, value));
+  };
+  const auto counter = [&](const char* name, const char* help, double value) {
+    all.push_back(family(name, help, MetricType::Counter, value));
+  };
+  gauge("deepinfer_ready", "1 when steps finish", reading.ready ? 1 : 0);
+  all.push_back(family("deepinfer_build_info", "Version of the program", MetricType::Gauge, 1, {{"version", reading.version}}));
+  gauge("deepinfer_http_connections", "Open connections", static_cast<double>(reading.http.connections));
+  gauge("deepinfer_http_requests_in_flight", "Requests whose answer is not complete",
+        static_cast<double>(reading.http.exchanges));
+  counter("deepinfer_http_connections_total", "Connections accepted", static_cast<double>(reading.http.accepted));
+  counter("deepinfer_http_connections_refused_total", "Connections beyond the limit",
+          static_cast<double>(reading.http.turned_away));
+  counter("deepinfer_http_received_bytes_total", "Bytes received", static_cast<double>(reading.http.bytes_in));
+  counter("deepinfer_http_sent_bytes_total", "Bytes sent", static_cast<double>(reading.http.bytes_out));
+  gauge("deepinfer_stored_responses", "Responses kept for later", static_cast<double>(reading.stored_responses));
+  gauge("deepinfer_stored_responses_bytes", "Memory of kept responses", static_cast<double>(reading.stored_bytes));
+  if (reading.has_engine) {
+    const EngineStats& engine = reading.engine;
+    gauge("deepinfer_engine_running", "Sequences that run", engine.running);
+    gauge("deepinfer_engine_waiting", "Requests that wait for a slot", engine.waiting);
+    gauge("deepinfer_engine_pages", "Pages of the pool", engine.pages);
+    gauge("deepinfer_engine_pages_free", "Free pages of the pool", engine.free_pages);
+    gauge("deepinfer_engine_pages_cached", "Pages that hold finished prefixes, free when needed", engine.cached_pages);
+    gauge("deepinfer_engine_pages_leased", "Pages of running sequences", engine.leased_pages);
+    gauge("deepinfer_engine_step_age_seconds", "Since a step finished while there was work", reading.step_age_seconds);
+    counter("deepinfer_engine_steps_total", "Steps run", static_cast<double>(engine.steps));
+    counter("deepinfer_engine_rows_total", "Rows run", static_cast<double>(engine.rows));
+    counter("deepinfer_engine_accepted_total", "Requests accepted by the engine", static_cast<double>(engine.accepted));
+    counter("deepinfer_engine_ended_total", "Requests ended by the engine", static_cast<double>(engine.ended));
+    add_speculation(engine.speculation, all);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  counter("process_cpu_seconds_total", "User and system time", seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime));
+  gauge("process_resident_memory_bytes", "Resident memory", resident_bytes());
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,79 @@
+#include "server/small_routes.h"
+
+#include <fmt/format.h>
+
+#include "server/body_work.h"
+#include "server/console.h"
+
+namespace deepinfer {
+
+Readiness readiness_of(const ServerContext& context) {
+  const auto limit_us = static_cast<int64_t>(static_cast<double>(context.settings.stall_limit) * 1e6);
+  return readiness_of(context.host ? &context.host->engine() : nullptr, context.draining, limit_us);
+}
+
+void answer_console(Call& call) {
+  call.headers.set("etag", std::string(console_etag()));
+  call.headers.set("cache-control", "no-cache");
+  call.headers.set("x-content-type-options", "nosniff");
+  call.headers.set("x-frame-options", "DENY");
+  call.headers.set("referrer-policy", "no-referrer");
+  if (call.request().headers.get("if-none-match") == console_etag()) return call.respond(304, "text/html; charset=utf-8", "");
+  call.respond(200, "text/html; charset=utf-8", std::string(console_page()));
+}
+
+void answer_ready(const ServerContext& context, Call& call, bool says_why) {
+  const Readiness readiness = readiness_of(context);
+  Json body = Json::object({{"status", readiness.state}});
+  if (!readiness.reason.empty() && says_why) body.set("reason", readiness.reason);
+  if (!readiness.ready) call.headers.set("retry-after", "1");
+  call.headers.set("cache-control", "no-store");
+  call.respond_json(readiness.ready ? 200 : 503, body);
+}
+
+void answer_metrics(const ServerContext& context, Call& call) {
+  Metrics::Reading reading;
+  reading.http = context.http->stats();
+  reading.has_engine = context.host != nullptr;
+  if (context.host) {
+    reading.engine = context.host->engine().stats();
+    reading.step_age_seconds = static_cast<double>(context.host->engine().progress().since_us) / 1e6;
+  }
+  reading.ready = readiness_of(context).ready;
+  reading.stored_responses = context.responses->size();
+  reading.stored_bytes = context.responses->bytes();
+  reading.version = context.version;
+  call.respond(200, "text/plain; version=0.0.4; charset=utf-8", context.metrics.text(reading));
+}
+
+void answer_models(const ServerContext& context, Call& call) { call.respond_json(200, model_list(context.cards)); }
+
+void answer_model(const ServerContext& context, Call& call) {
+  for (const ModelCard& card : context.cards) {
+    if (card.id == call.params[0]) return call.respond_json(200, model_json(card));
+  }
+  call.fail(404, fmt::format("The model `{}` does not exist here", call.params[0].substr(0, 200)));
+}
+
+void answer_tokenize(ServerContext& context, const CallPtr& call) {
+  work_on_body(context, call, [&context, call](const std::string& body) -> Reply {
+    const auto tokens = [&]() -> Result<Json> {
+      DI_TRY(const TokenizeRequest request, parse_tokenize_request(body));
+      DI_TRY(const auto ids, context.host->tokenize(request.text, request.add_special_tokens, request.parse_special));
+      return tokenize_json(ids, context.host->engine().options().context);
+    };
+    return [call, answer = tokens()] { answer ? call->respond_json(200, *answer) : call->fail(answer.error()); };
+  });
+}
+
+void answer_detokenize(ServerContext& context, const CallPtr& call) {
+  work_on_body(context, call, [&context, call](const std::string& body) -> Reply {
+    const auto text = [&]() -> Result<Json> {
+      DI_TRY(const auto ids, parse_detokenize_request(body, context.host->tokenizer().vocab_size()));
+      return detokenize_json(context.host->tokenizer().decode(ids));
+    };
+    return [call, answer = text()] { answer ? call->respond_json(200, *answer) : call->fail(answer.error()); };
+  });
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,77 @@
+// The shipped model: 32 requests together give the bytes of one at a time - tokens and log-probabilities - whatever the
+// chunks, the batch, the pool or the device's timing (determinism.md section 2).
+#include <gtest/gtest.h>
+
+#include "tests/engine_harness.h"
+#include "tests/shipped_model.h"
+
+namespace deepinfer {
+namespace {
+
+// Prompts from one token to well past the window; all fit the three pages of the hostile preset.
+std::vector<Request> shipped_requests(int32_t count) {
+  std::mt19937 random(2026);
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t prompt = i % 4 == 0 ? 1 + static_cast<int32_t>(random() % 8) : 1 + static_cast<int32_t>(random() % 165);
+    requests.push_back(mixed_request(random, kTextTokens, prompt, 1 + static_cast<int32_t>(random() % 20)));
+  }
+  return requests;
+}
+
+struct World {
+  const char* device = "cpu";
+  ReplayMode replay = ReplayMode::kDecoder;
+  int32_t extra_tokens = 0;  // step_tokens = max_batch + this; 0 = the default budget
+  bool together = true;
+  int threads = 1;  // where tests share a machine, hand-overs between threads take most of a small step
+};
+
+std::vector<Answer> answers_in(const World& world, const std::vector<Request>& requests) {
+  static const V41Options shipped = shipped_options();
+  const auto device = device_named(world.device, world.threads);
+  const auto model = value(V41Model::create(*device, shipped));
+  EngineOptions options{.replay = world.replay};
+  if (world.extra_tokens > 0) options.step_tokens = options.max_batch + world.extra_tokens;
+  if (options.pages == 0) options.context = 256;
+  const auto engine = value(Engine::create(*device, *model, options));
+  Recorder seen;
+  std::vector<RequestId> ids;
+  for (const Request& request : requests) {
+    ids.push_back(submit_patiently(*engine, request, seen.handler()));
+    if (!world.together) run_until_idle(*engine);
+  }
+  run_until_idle(*engine);
+  EXPECT_TRUE(engine->health()) << engine->health().error().message;
+  expect_all_free(*engine);
+  std::vector<Answer> answers;
+  for (const RequestId id : ids) answers.push_back(seen[id]);
+  return answers;
+}
+
+void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& alone, const char* world) {
+  ASSERT_EQ(answers.size(), alone.size());
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(answers[i], alone[i]) << world << ", request " << i;
+}
+
+TEST(EngineSameBytes, TogetherOnTheShippedModel) {
+  const auto requests = shipped_requests(32);
+  const auto alone = answers_in({.together = false}, requests);
+  for (const Answer& answer : alone) {
+    EXPECT_EQ(answer.finals, 1);
+    EXPECT_NE(answer.finish, FinishReason::kError) << answer.error;
+  }
+  expect_equal(answers_in({.threads = 2}, requests), alone, "cpu, two threads");
+  expect_equal(answers_in({.extra_tokens = 5}, requests), alone, "cpu, small chunks");
+  expect_equal(answers_in({.device = "delayed"}, requests), alone, "delayed");
+}
+
+TEST(EngineSameBytes, WithoutReplay) {
+  const auto requests = shipped_requests(10);
+  const auto alone = answers_in({.replay = ReplayMode::kOff, .together = false}, requests);
+  expect_equal(answers_in({.replay = ReplayMode::kOff, .extra_tokens = 9}, requests), alone, "off, small chunks");
+  expect_equal(answers_in({.device = "delayed", .replay = ReplayMode::kOff}, requests), alone, "off, delayed");
+}
+
+}  // namespace
+}  // namespace deepinfer
