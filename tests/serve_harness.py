@@ -122,8 +122,10 @@ class Server:
         eventually(lambda: self.metric('deepinfer_http_requests_in_flight') == 1, 'requests stay in flight')
         eventually(lambda: self.metric('deepinfer_engine_running') + self.metric('deepinfer_engine_waiting') == 0, 'sequences stay')
         eventually(lambda: self.metric('deepinfer_engine_pages_leased') == 0, 'pages stay leased')
-        assert self.metric('deepinfer_engine_pages') == self.metric('deepinfer_engine_pages_free') + self.metric('deepinfer_engine_pages_cached')
-        assert self.metric('deepinfer_engine_accepted_total') == self.metric('deepinfer_engine_ended_total')
+        # Two figures are two questions: a request that a leaving reader cancels may reach the engine between them.
+        eventually(lambda: self.metric('deepinfer_engine_pages') ==
+                   self.metric('deepinfer_engine_pages_free') + self.metric('deepinfer_engine_pages_cached'), 'pages are lost')
+        eventually(lambda: self.metric('deepinfer_engine_accepted_total') == self.metric('deepinfer_engine_ended_total'), 'requests are lost')
 
 
 def chat_body(content='hi', **fields):

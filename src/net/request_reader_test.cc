@@ -48,6 +48,8 @@ TEST(RequestReader, JudgesRequests) {
       {"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc", 0, "abc"},
       {"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n", 0, "abc"},
       {"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx: y\r\n\r\n", 0, "abc"},
+      {"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 0, ""},
+      {"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n4\r\n0\r\n\r\r\n0\r\n\r\n", 0, "0\r\n\r"},
       {"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc", 400},
       {"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd", 400},
       {"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3, 3\r\n\r\nabc", 400},
@@ -79,7 +81,7 @@ TEST(RequestReader, JudgesRequests) {
       {long_target.c_str(), 414},
   };
   for (const Expected& expected : table) {
-    for (const size_t piece : {size_t{1}, size_t{7}, size_t{1} << 20}) {
+    for (const size_t piece : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, size_t{1} << 20}) {
       RequestReader reader({});
       const State state = feed_all(reader, expected.text, piece);
       const std::string shown = std::string(expected.text).substr(0, 200);
