@@ -205,11 +205,10 @@ def responses_are_nobody_elses():
             raises(openai.NotFoundError, ask, mine.id)
         raises(openai.NotFoundError, bob.responses.create, model='test', input='x', previous_response_id=mine.id)
         assert alice.responses.retrieve(mine.id).id == mine.id
-        # Bounded: the oldest go.
-        for _ in range(10):
-            last = bob.responses.create(model='test', input='word ' * 12000, max_output_tokens=1)
-        raises(openai.NotFoundError, alice.responses.retrieve, mine.id)
-        assert bob.responses.retrieve(last.id).id == last.id
+        # Bounded: the oldest of who keeps most go.
+        flood = [bob.responses.create(model='test', input='word ' * 12000, max_output_tokens=1) for _ in range(20)]
+        raises(openai.NotFoundError, bob.responses.retrieve, flood[0].id)
+        assert bob.responses.retrieve(flood[-1].id).id == flood[-1].id and alice.responses.retrieve(mine.id).id == mine.id
 
 
 @case

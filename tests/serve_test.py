@@ -660,6 +660,10 @@ def openai_batches():
         assert done.request_counts.completed == 3
         assert len(api.files.content(done.output_file_id).text.splitlines()) == 3
         assert batch.id in [b.id for b in api.batches.list()] and file.id in [f.id for f in api.files.list()]
+        files = [f.id for f in api.files.list()]  # the input and what the batch wrote
+        assert len(files) == 2 and [f.id for f in api.files.list(limit=1).data] == files[:1]
+        assert [f.id for f in api.files.list(limit=1)] == files  # the client asks for the next page
+        server.error(400, 'GET', '/v1/batches?limit=1000', text='limit')
         assert api.files.delete(file.id).deleted
 
 

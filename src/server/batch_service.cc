@@ -10,6 +10,7 @@
 
 #include "api/errors.h"
 #include "api/json_body.h"
+#include "api/list_page.h"
 #include "api/multipart.h"
 #include "base/file.h"
 #include "server/batch.h"
@@ -32,17 +33,15 @@ bool is_over(const Json& batch) {
   return status == "completed" || status == "failed" || status == "cancelled";
 }
 
-Json list_of(std::vector<Json> items) {
-  std::sort(items.begin(), items.end(), [](const Json& a, const Json& b) {
-    return a.at("created_at").to_int64("").ok() && b.at("created_at").to_int64("").ok() &&
-           *a.at("created_at").to_int64("") > *b.at("created_at").to_int64("");
-  });
-  Json first = items.empty() ? Json() : items.front().at("id"), last = items.empty() ? Json() : items.back().at("id");
-  return Json::object({{"object", "list"},
-                       {"data", Json::array(std::move(items))},
-                       {"first_id", std::move(first)},
-                       {"last_id", std::move(last)},
-                       {"has_more", false}});
+// Newest first, as far as seconds tell.
+void answer_list(Call& call, std::vector<Json> items, const ListLimits& limits) {
+  const auto born = [](const Json& item) {
+    const Result<int64_t> seconds = item.at("created_at").to_int64("");
+    return seconds ? *seconds : 0;
+  };
+  std::stable_sort(items.begin(), items.end(), [&](const Json& a, const Json& b) { return born(a) < born(b); });
+  const Result<Json> page = list_page(std::move(items), call.request().query, limits);
+  page ? call.respond_json(200, *page) : call.fail(page.error());
 }
 
 Json without_owner(Json object) {
@@ -150,7 +149,7 @@ void BatchService::list_files(Call& call) {
     if (!name.ends_with(".json")) continue;
     if (auto object = file_object(name.substr(0, name.size() - 5), call.key)) items.push_back(std::move(*object));
   }
-  call.respond_json(200, list_of(std::move(items)));
+  answer_list(call, std::move(items), {10'000, 10'000});
 }
 
 void BatchService::get_file(Call& call) {
@@ -241,7 +240,7 @@ void BatchService::list_batches(Call& call) {
   for (const auto& [id, batch] : batches_) {
     if (batch.owner == call.key) items.push_back(batch.object);
   }
-  call.respond_json(200, list_of(std::move(items)));
+  answer_list(call, std::move(items), {});
 }
 
 void BatchService::get_batch(Call& call) {

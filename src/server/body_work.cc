@@ -7,6 +7,8 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kSmallBody = 32 << 10;
+// Eight bodies of the largest size that is read by default.
+constexpr size_t kMostAtWork = size_t{384} << 20;
 
 // Every part with a picture has "image" in its type or its data URL, every format to compile its name; only an escape could
 // spell them otherwise.
@@ -36,7 +38,16 @@ void work_on_body(ServerContext& context, const CallPtr& call, std::function<Rep
     reply();
   };
   if (is_quick(call->request())) return answer(prepare());
-  context.workers.add([&context, prepare, answer] { context.http->post([reply = prepare(), answer] { answer(reply); }); });
+  const size_t bytes = call->request().body.size();
+  if (context.body_bytes_at_work > 0 && context.body_bytes_at_work + bytes > kMostAtWork)
+    return call->fail(Error{ErrorCode::kUnavailable, "too many large bodies are being read: try again soon"});
+  context.body_bytes_at_work += bytes;
+  context.workers.add([&context, prepare, answer, bytes] {
+    context.http->post([&context, reply = prepare(), answer, bytes] {
+      context.body_bytes_at_work -= bytes;
+      answer(reply);
+    });
+  });
 }
 
 }  // namespace deepinfer

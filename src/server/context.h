@@ -63,6 +63,7 @@ struct ServerContext {
   Host* host = nullptr;  // null while the model loads
   bool draining = false;
   std::unique_ptr<ResponseStore> responses;
+  size_t body_bytes_at_work = 0;  // of bodies that wait for the workers or are in their hands
   Workers workers;
 
   // `prefix`, "chatcmpl-" and the like, with something no other answer has behind it.

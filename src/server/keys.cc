@@ -50,12 +50,9 @@ Status KeyRing::load() {
                       "(printf %s KEY | sha256sum)",
                       path_, number));
     }
-    KeyRecord record{name, false};
-    while (words >> word) {
-      if (word != "admin") return invalid_argument(fmt::format("{}:{}: unknown word '{}'; known is admin", path_, number, word));
-      record.admin = true;
-    }
-    if (!loaded.emplace(hash, record).second)
+    if (words >> word)
+      return invalid_argument(fmt::format("{}:{}: '{}' stands behind the hash; nothing is known there", path_, number, word));
+    if (!loaded.emplace(hash, KeyRecord{name}).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));
   }
   by_hash_ = std::move(loaded);

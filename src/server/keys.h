@@ -1,6 +1,6 @@
 // server/keys.h - who may call.
 //
-// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY [admin]. Blank lines and lines that begin with # are
+// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY. Blank lines and lines that begin with # are
 // skipped. Without a file everybody may call; with one, nobody may without a key of it - also when the file is empty.
 // Promise: keys are compared by their hash only and never kept or logged; a reload that fails keeps the old keys.
 // Threads: one (the server's).
@@ -23,7 +23,6 @@ namespace deepinfer {
 
 struct KeyRecord {
   std::string name;  // shown in logs, names the tenant
-  bool admin = false;
 };
 
 class KeyRing {

@@ -21,13 +21,12 @@ TEST(Keys, HashIsSha256) { EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140d
 TEST(Keys, WithoutAFileNobodyNeedsOne) { EXPECT_FALSE(KeyRing().required()); }
 
 TEST(Keys, FindsByHash) {
-  const auto keys = KeyRing::open(key_file("# us\n\nalice " + kAlice + "\nroot sha256:" + sha256_hex("sk-root") + " admin\n"));
+  const auto keys = KeyRing::open(key_file("# us\n\nalice " + kAlice + "\nroot sha256:" + sha256_hex("sk-root") + "\n"));
   ASSERT_TRUE(keys) << keys.error().message;
   EXPECT_TRUE(keys->required());
   ASSERT_NE(keys->find("sk-alice"), nullptr);
   EXPECT_EQ(keys->find("sk-alice")->name, "alice");
-  EXPECT_FALSE(keys->find("sk-alice")->admin);
-  EXPECT_TRUE(keys->find("sk-root")->admin);
+  EXPECT_EQ(keys->find("sk-root")->name, "root");
   EXPECT_EQ(keys->find("sk-mallory"), nullptr);
   EXPECT_EQ(keys->find(kAlice), nullptr) << "the hash is no key";
 }

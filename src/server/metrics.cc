@@ -149,6 +149,8 @@ std::string Metrics::text(const Reading& reading) const {
           static_cast<double>(reading.http.turned_away));
   counter("deepinfer_http_received_bytes_total", "Bytes received", static_cast<double>(reading.http.bytes_in));
   counter("deepinfer_http_sent_bytes_total", "Bytes sent", static_cast<double>(reading.http.bytes_out));
+  gauge("deepinfer_http_body_bytes_at_work", "Bodies that wait for the workers or are in their hands",
+        static_cast<double>(reading.body_bytes_at_work));
   gauge("deepinfer_stored_responses", "Responses kept for later", static_cast<double>(reading.stored_responses));
   gauge("deepinfer_stored_responses_bytes", "Memory of kept responses", static_cast<double>(reading.stored_bytes));
   if (reading.has_engine) {

@@ -36,6 +36,7 @@ class Metrics {
     bool ready = false;
     double step_age_seconds = 0;
     size_t stored_responses = 0, stored_bytes = 0;
+    size_t body_bytes_at_work = 0;
     std::string version;
   };
   std::string text(const Reading& reading) const;

@@ -42,6 +42,7 @@ void answer_metrics(const ServerContext& context, Call& call) {
   reading.ready = readiness_of(context).ready;
   reading.stored_responses = context.responses->size();
   reading.stored_bytes = context.responses->bytes();
+  reading.body_bytes_at_work = context.body_bytes_at_work;
   reading.version = context.version;
   call.respond(200, "text/plain; version=0.0.4; charset=utf-8", context.metrics.text(reading));
 }

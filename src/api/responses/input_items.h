@@ -11,9 +11,8 @@
 
 namespace deepinfer {
 
-// {"object": "list", "data", "first_id", "last_id", "has_more"} of `input`, each item with an id made of `response_id` and its
-// place where it has none, the content of messages as a list of parts. `query` is that of the request: limit (1 to 100, 20),
-// order (asc, desc; desc), after (the id of an item).
+// A page (api/list_page.h) of `input`, each item with an id made of `response_id` and its place where it has none, the content of
+// messages as a list of parts.
 Result<Json> input_item_list(const std::string& response_id, const Json& input, std::string_view query);
 
 }  // namespace deepinfer

@@ -1,5 +1,8 @@
 #include "api/responses/store.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 namespace deepinfer {
@@ -36,13 +39,36 @@ ResponseStore::Place ResponseStore::locate(std::string_view tenant, const std::s
 
 void ResponseStore::drop(Place place) {
   bytes_ -= place->bytes;
+  Share& share = shares_[place->tenant];
+  share.bytes -= place->bytes;
+  if (--share.entries == 0) shares_.erase(place->tenant);
   index_.erase(place->key);
   entries_.erase(place);
+}
+
+// A tenant's share of the limit that is nearer decides; the newcomer counts as kept already.
+ResponseStore::Place ResponseStore::oldest_of_largest(const std::string& tenant, size_t bytes) {
+  const bool full = entries_.size() >= limits_.max_entries;
+  const auto size = [&](const std::string& owner, const Share& share) {
+    const bool is_own = owner == tenant;
+    return full ? share.entries + (is_own ? 1 : 0) : share.bytes + (is_own ? bytes : 0);
+  };
+  const auto largest = std::max_element(shares_.begin(), shares_.end(), [&](const auto& a, const auto& b) {
+    return size(a.first, a.second) < size(b.first, b.second);
+  });
+  const auto oldest =
+      std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& entry) { return entry.tenant == largest->first; });
+  return std::prev(oldest.base());
+}
+
+void ResponseStore::make_room(const std::string& tenant, size_t bytes) {
+  while (entries_.size() >= limits_.max_entries || bytes_ + bytes > limits_.max_bytes) drop(oldest_of_largest(tenant, bytes));
 }
 
 bool ResponseStore::put(std::string_view tenant, const std::string& id, StoredResponse response, int64_t now_us) {
   Entry entry;
   entry.key = key_of(tenant, id);
+  entry.tenant = tenant;
   entry.bytes = weight(response.response) + weight(response.input) + weight(response.items);
   entry.born_us = now_us;
   entry.value = std::make_shared<const StoredResponse>(std::move(response));
@@ -52,7 +78,10 @@ bool ResponseStore::put(std::string_view tenant, const std::string& id, StoredRe
     drop(found->second);
   }
   if (entry.bytes > limits_.max_bytes || limits_.max_entries == 0) return false;
-  while (entries_.size() >= limits_.max_entries || bytes_ + entry.bytes > limits_.max_bytes) drop(std::prev(entries_.end()));
+  make_room(entry.tenant, entry.bytes);
+  Share& share = shares_[entry.tenant];
+  ++share.entries;
+  share.bytes += entry.bytes;
   bytes_ += entry.bytes;
   entries_.push_front(std::move(entry));
   index_[entries_.front().key] = entries_.begin();

@@ -1,7 +1,8 @@
 // api/responses/store.h - responses kept for later: retrieve, continue from, cancel, delete.
 //
-// In memory, bounded in number, bytes and age; the least recently used goes first. A tenant sees its own responses only:
-// another's id and an unknown one look the same.
+// In memory, bounded in number, bytes and age. Where room is needed, the least recently used one of the tenant that holds most
+// goes, so that nobody's flood costs others theirs. A tenant sees its own responses only: another's id and an unknown one look
+// the same.
 // Promise: never more than its limits; an entry larger than all of them is not kept (put() says so).
 // Threads: any; a call holds the lock only to look up or to link in.
 //
@@ -55,8 +56,11 @@ class ResponseStore {
   size_t bytes() const;
 
  private:
+  struct Share {
+    size_t entries = 0, bytes = 0;
+  };
   struct Entry {
-    std::string key;
+    std::string key, tenant;
     std::shared_ptr<const StoredResponse> value;
     size_t bytes = 0;
     int64_t born_us = 0;
@@ -65,11 +69,14 @@ class ResponseStore {
   static std::string key_of(std::string_view tenant, const std::string& id);
   Place locate(std::string_view tenant, const std::string& id, int64_t now_us);
   void drop(Place place);
+  void make_room(const std::string& tenant, size_t bytes);
+  Place oldest_of_largest(const std::string& tenant, size_t bytes);
 
   ResponseStoreLimits limits_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, Place> index_;
+  std::unordered_map<std::string, Share> shares_;  // by tenant
   size_t bytes_ = 0;
 };
 

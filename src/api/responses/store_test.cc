@@ -63,5 +63,16 @@ TEST(ResponseStore, StaysWithinItsLimits) {
   });
 }
 
+TEST(ResponseStore, AFloodCostsNobodyElseTheirs) {
+  for (const ResponseStoreLimits& limits : {ResponseStoreLimits{.max_entries = 8}, ResponseStoreLimits{.max_bytes = 20'000}}) {
+    ResponseStore store(limits);
+    store.put("quiet", "mine", stored("kept"), 0);
+    for (int i = 0; i < 200; ++i) store.put("loud", "r" + std::to_string(i), stored(std::string(1000, 'x')), i);
+    EXPECT_NE(store.find("quiet", "mine", 300), nullptr);
+    EXPECT_NE(store.find("loud", "r199", 300), nullptr);
+    EXPECT_EQ(store.find("loud", "r0", 300), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer
