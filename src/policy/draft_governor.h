@@ -1,12 +1,13 @@
 // policy/draft_governor.h - whether drafting pays at all, and when to look again (speculation.md section 6, guard rail 1).
 //
 // gain = time the tokens would have taken one by one / time they took, over the last steps. Below 0.97 drafting stops for a
-// pause, then a probe of 16 steps looks again; each probe that fails doubles the pause, so that looking costs less than 1 % in
-// the long run. A clear loss ends a probe after four steps.
+// pause, then a probe of 16 blocks looks again; each probe that fails doubles the pause, so that looking costs less than 1 % in
+// the long run. A clear loss ends a probe after four blocks. Blocks and not steps are counted because each is a sample: a step
+// of eight sequences tells as much as eight steps of one, and costs as much.
 // Promise: plain data.
 // Threads: one.
 //
-//   if (governor.drafts()) ... draft, verify ...; governor.note(plain_us, spent_us);
+//   if (governor.drafts()) ... draft, verify ...; governor.note(plain_us, spent_us, blocks);
 //   else governor.rest();
 #pragma once
 
@@ -21,13 +22,13 @@ class DraftGovernor {
   double gain() const { return spent_us_ > 0 ? plain_us_ / spent_us_ : 1; }
   int64_t pauses() const { return pauses_; }
 
-  // A step with drafts: what its tokens would have taken without, and what it took.
-  void note(double plain_us, double spent_us) {
+  // A step with drafts of so many sequences: what its tokens would have taken without, and what it took.
+  void note(double plain_us, double spent_us, int64_t blocks) {
     plain_us_ = plain_us_ * kKeep + plain_us;
     spent_us_ = spent_us_ * kKeep + spent_us;
-    ++steps_;
-    if ((steps_ >= kProbe && gain() < kLeastGain) || (steps_ >= kShortProbe && gain() < kClearLoss)) return stop();
-    if (steps_ >= kProved) pause_ = kPause;
+    blocks_ += blocks;
+    if ((blocks_ >= kProbe && gain() < kLeastGain) || (blocks_ >= kShortProbe && gain() < kClearLoss)) return stop();
+    if (blocks_ >= kProved) pause_ = kPause;
   }
   // A step without, while drafts() is false.
   void rest() {
@@ -36,19 +37,20 @@ class DraftGovernor {
 
  private:
   static constexpr double kLeastGain = 0.97, kClearLoss = 0.8;
-  static constexpr int64_t kProbe = 16, kShortProbe = 4, kProved = 256, kPause = 1024, kLongestPause = 16 * 1024;
-  static constexpr double kKeep = 1 - 1.0 / 64;  // of the sums per step
+  static constexpr int64_t kProbe = 16, kShortProbe = 4, kProved = 256;  // blocks
+  static constexpr int64_t kPause = 1024, kLongestPause = 16 * 1024;     // steps
+  static constexpr double kKeep = 1 - 1.0 / 64;                          // of the sums per step
 
   void stop() {
     pause_left_ = pause_;
     pause_ = std::min(2 * pause_, kLongestPause);
     ++pauses_;
     plain_us_ = spent_us_ = 0;
-    steps_ = 0;
+    blocks_ = 0;
   }
 
   double plain_us_ = 0, spent_us_ = 0;
-  int64_t steps_ = 0, pause_left_ = 0, pause_ = kPause, pauses_ = 0;
+  int64_t blocks_ = 0, pause_left_ = 0, pause_ = kPause, pauses_ = 0;
 };
 
 }  // namespace deepinfer
