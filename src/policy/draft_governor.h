@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace deepinfer {
@@ -30,6 +31,12 @@ class DraftGovernor {
     if ((blocks_ >= kProbe && gain() < kLeastGain) || (blocks_ >= kShortProbe && gain() < kClearLoss)) return stop();
     if (blocks_ >= kProved) pause_ = kPause;
   }
+  // Whether the next step while drafts() goes without all the same, so that the cost of such steps is known and stays fresh: one
+  // of each power of two, then one of 512. Counts.
+  bool compares() {
+    ++awake_;
+    return awake_ >= kFirstPlain && (awake_ % kPlainEvery == 0 || (awake_ < kPlainEvery && std::has_single_bit(awake_)));
+  }
   // A step without, while drafts() is false.
   void rest() {
     if (pause_left_ > 0) --pause_left_;
@@ -39,6 +46,7 @@ class DraftGovernor {
   static constexpr double kLeastGain = 0.97, kClearLoss = 0.8;
   static constexpr int64_t kProbe = 16, kShortProbe = 4, kProved = 256;  // blocks
   static constexpr int64_t kPause = 1024, kLongestPause = 16 * 1024;     // steps
+  static constexpr uint64_t kFirstPlain = 8, kPlainEvery = 512;          // steps
   static constexpr double kKeep = 1 - 1.0 / 64;                          // of the sums per step
 
   void stop() {
@@ -50,6 +58,7 @@ class DraftGovernor {
   }
 
   double plain_us_ = 0, spent_us_ = 0;
+  uint64_t awake_ = 0;  // steps
   int64_t blocks_ = 0, pause_left_ = 0, pause_ = kPause, pauses_ = 0;
 };
 

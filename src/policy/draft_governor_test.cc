@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace deepinfer {
 namespace {
 
@@ -19,6 +21,15 @@ TEST(DraftGovernor, ALossIsSeenInBlocksNotSteps) {
   EXPECT_EQ(steps_until_rest(1, 1.1), 16);
   EXPECT_EQ(steps_until_rest(8, 1.1), 2);
   EXPECT_EQ(steps_until_rest(8, 0.9), 1000) << "a gain goes on";
+}
+
+TEST(DraftGovernor, ComparesOftenAtFirst) {
+  DraftGovernor governor;
+  std::vector<int> plain;
+  for (int step = 1; step <= 1024; ++step) {
+    if (governor.compares()) plain.push_back(step);
+  }
+  EXPECT_EQ(plain, (std::vector<int>{8, 16, 32, 64, 128, 256, 512, 1024}));
 }
 
 TEST(DraftGovernor, EachFailedLookDoublesThePause) {

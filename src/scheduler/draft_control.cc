@@ -8,7 +8,6 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kCompleteEvery = 64;  // verifications of a sequence of which one takes all drafts
-constexpr int64_t kPlainEvery = 512;    // steps of which one has no drafts, to keep the cost of such steps fresh
 constexpr double kIdle = 1.02;          // below this price of a whole verification ranking costs more than it saves
 constexpr size_t kObserved = 10000;     // blocks of one fit
 constexpr float kMeanKeep = 0.98f;
@@ -24,14 +23,13 @@ DraftGovernor& DraftControl::governor(int64_t sequences) {
 
 bool DraftControl::drafts(int64_t sequences) {
   if (sequences == 0) return false;
-  ++steps_;
   if (options_.mode != SpeculationMode::kAuto) return true;
   DraftGovernor& here = governor(sequences);
   if (!here.drafts()) {
     here.rest();
     return false;
   }
-  return steps_ % kPlainEvery != 0;
+  return !here.compares();
 }
 
 void DraftControl::choose(std::span<ProposedBlock> blocks, int64_t sequences, int64_t other_rows) {

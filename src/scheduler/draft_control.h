@@ -95,7 +95,6 @@ class DraftControl {
   Temperatures temperatures_ = kNoTemperatures;
   std::array<float, kMaxDraft> mean_survival_{};  // of sequences without history
   VerificationScheduler scheduler_;
-  int64_t steps_ = 0;
   // Reused by every step.
   std::vector<float> survival_, old_survival_;
   std::vector<int32_t> limits_, lengths_;
