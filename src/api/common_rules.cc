@@ -120,6 +120,13 @@ Status check_tool_schemas(std::vector<ToolDefinition>& tools) {
   return {};
 }
 
+Status check_plain_schemas(const std::vector<ToolDefinition>& tools) {
+  for (const ToolDefinition& tool : tools) {
+    if (tool.parameters) DI_CHECK_OK(check_tool_schema(tool.name, *tool.parameters));
+  }
+  return {};
+}
+
 Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format) {
   const auto is_strict = [](const ToolDefinition& tool) { return tool.strict.value_or(false); };
   const auto num_strict = std::count_if(tools.begin(), tools.end(), is_strict);

@@ -40,6 +40,8 @@ Status check_tool_name(const std::string& name, const std::string& path);
 Status check_tool_names_unique(const std::vector<ToolDefinition>& tools);
 // Checks every schema; strict ones are replaced by their normal form.
 Status check_tool_schemas(std::vector<ToolDefinition>& tools);
+// The same for a wire whose strict tools may use all of JSON Schema: they stay as they are.
+Status check_plain_schemas(const std::vector<ToolDefinition>& tools);
 Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format);
 
 // Applies the client's choice to the declared tools: fills conversation.tools and tool_choice. `named` is the one tool that

@@ -27,6 +27,7 @@ struct ProfileRules {
   bool several_answers = false;            // n > 1
   bool stored_responses = false;           // store, previous_response_id, background, metadata of the Responses wire
   bool messages_client_tools = false;      // tools of Messages may be of type "custom"; web search among them is dropped
+  bool messages_structured = false;        // Messages: tool_choice any, strict tools and output_config.format have their meaning
   bool messages_fits_max_tokens = false;   // max_tokens of Messages is lowered to what the context has left
 };
 ProfileRules profile_rules(Profile profile);

@@ -83,16 +83,12 @@ void Automaton::mask(const GrammarState& state, std::span<uint32_t> words) {
   for (const LexThread& thread : state.threads) {
     const std::shared_ptr<const Interior> inner = interior(thread.lex);
     for (size_t i = 0; i < words.size(); ++i) words[i] |= inner->words[i];
-    LexState state_before = Lexer::kDead;
-    LexThread next{};
-    for (const Exit& exit : inner->exits) {
-      if (exit.state != state_before) {
-        state_before = exit.state;
-        const Earley::Source source{thread.row, exit.state};
-        next.row = earley_.advance(lexer_, {&source, 1});
-        next.lex = earley_.start(next.row);
-      }
-      if (next.lex != Lexer::kDead) walk(vocabulary_->slices()[exit.slice].trie, exit.node, next, words);
+    for (const auto& [lex, exits] : inner->exits) {
+      const Earley::Source source{thread.row, lex};
+      LexThread next{earley_.advance(lexer_, {&source, 1}), Lexer::kDead};
+      next.lex = earley_.start(next.row);
+      if (next.lex == Lexer::kDead) continue;
+      for (const Exit& exit : exits) walk(vocabulary_->slices()[exit.slice].trie, exit.node, next, words);
     }
   }
 }
@@ -179,7 +175,7 @@ void Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
       continue;
     }
     if (node.token >= 0) set_bit(out.words, node.token);
-    if (next % 2 == 1 && node.end > i + 1) out.exits.push_back({index, i, next / 2});
+    if (next % 2 == 1 && node.end > i + 1) out.exits[next / 2].push_back({index, i});
     path_[node.depth + 1] = next / 2;
     ++i;
   }

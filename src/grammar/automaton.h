@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -51,11 +52,10 @@ class Automaton {
  private:
   struct Exit {
     uint32_t slice, node;
-    LexState state;
   };
   struct Interior {
     std::vector<uint32_t> words;
-    std::vector<Exit> exits;  // at nodes with others below
+    std::map<LexState, std::vector<Exit>> exits;  // at nodes with others below, by the state there
   };
 
   // Appends the threads behind `byte` to pool_; true if the text may end there.

@@ -35,9 +35,17 @@ Rx json_space(RegexArena& arena) {
   return arena.alternate({arena.repeat(arena.literal(" "), 0, 2), line});
 }
 
+Rx json_body_of_any(RegexArena& arena) { return arena.repeat(json_char(arena), 0, kNoLimit); }
+
+Rx texts_without(RegexArena& arena, const std::vector<std::string_view>& marks) {
+  std::vector<Rx> literals;
+  for (const std::string_view mark : marks) literals.push_back(arena.literal(mark));
+  return arena.complement(arena.concat({kAnyBytes, arena.alternate(std::move(literals)), kAnyBytes}));
+}
+
 Rx json_string(RegexArena& arena, Rx text) {
   const Rx quote = arena.literal("\"");
-  const Rx body = text == any_text(arena) ? arena.repeat(json_char(arena), 0, kNoLimit) : arena.json_body(text);
+  const Rx body = text == any_text(arena) ? json_body_of_any(arena) : arena.json_body(text);
   return arena.concat({quote, body, quote});
 }
 

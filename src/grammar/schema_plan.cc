@@ -13,6 +13,8 @@ class Planner {
   explicit Planner(SchemaShapes& shapes) : shapes_(shapes) { plan_.values.emplace_back(); }
 
   Result<std::shared_ptr<const SchemaPlan>> plan(SchemaId root) {
+    plan_.any_text = shapes_.any_text();
+    plan_.free_body = shapes_.free_body();
     plan_.root = number(root);
     for (size_t i = 0; i < pending_.size() && shapes_.problem().empty(); ++i) {
       if (plan_.values.size() > kMaxValues) shapes_.fail("", "the schema leads to too many different values");
@@ -68,7 +70,9 @@ class Planner {
     }
     for (const SchemaShapes::KeyClass& keys : shapes_.other_keys(shape)) {
       const uint32_t value = number(keys.value);
-      if (value != 0) plan.classes.push_back({keys.text, value});
+      if (value == 0) continue;
+      const Rx text = shapes_.within_strings(keys.text);
+      if (shapes_.arena().alive(text)) plan.classes.push_back({text, value});
     }
     if (required > plan.max) return;
     if (plan.classes.empty() && static_cast<int64_t>(plan.entries.size()) < plan.min) return;

@@ -1,12 +1,14 @@
 // grammar/schema_rules.h - the grammar of a planned schema: values, and objects and arrays state by state.
 //
 // What has been seen of an object (names, their number) is a nonterminal, made when an answer gets there; so properties
-// come in any order without one rule per order.
+// come in any order without one rule per order. An object at the top may be written as arguments in a markup instead of JSON:
+// names and values between marks, strings as they are.
 // Threads: one thread at a time; clones share the plan.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "grammar/rules.h"
@@ -14,31 +16,49 @@
 
 namespace deepinfer {
 
+// How one argument is written: `begin`, its name in quotes, then `text` and a string as it is or `json` and any other value as
+// JSON, then `end`; `between` two of them. A name ends at the first blank, so blanks in names are written \u0020.
+struct ArgumentMarkup {
+  std::string begin, text, json, end, between;
+};
+
 class SchemaRules final : public RuleSource {
  public:
-  explicit SchemaRules(std::shared_ptr<const SchemaPlan> plan) : plan_(std::move(plan)) {}
+  // With `arguments`, which must then outlive this, the top is an object in that markup.
+  explicit SchemaRules(std::shared_ptr<const SchemaPlan> plan, std::shared_ptr<const ArgumentMarkup> arguments = nullptr);
 
   std::unique_ptr<RuleSource> clone() const override { return std::make_unique<SchemaRules>(*this); }
-  Nonterminal start() const override { return plan_->root; }
+  Nonterminal start() const override { return start_; }
   std::vector<Production> expand(Nonterminal rule, RegexArena& arena) override;
 
  private:
-  // Inside a container: which one, and what has been seen. Of an object `words` are the bits of the entries seen, of an
-  // array the numbers that ArrayState counts.
+  // kObject, kArray, kArguments: inside a container: which one, and what has been seen. Of an object `words` are the bits of the
+  // entries seen, of an array the numbers that ArrayState counts. kTop: before the first argument. kArgument: before a value.
+  enum class Kind : uint8_t { kObject, kArray, kArguments, kTop, kArgument };
   struct State {
     uint32_t value = 0, shape = 0;
-    bool is_array = false, begun = false;
+    Kind kind = Kind::kObject;
+    bool begun = false;
     int64_t count = 0;
     std::vector<uint32_t> words;
     bool operator<(const State& other) const;
   };
 
   Nonterminal state(State state);
+  State first_state(uint32_t value, uint32_t shape, Kind kind) const;
+  Rx string(RegexArena& arena, Rx text) const;
+  Rx scalars(uint32_t value, RegexArena& arena, bool strings) const;
+  void add_containers(uint32_t value, RegexArena& arena, Rx before, Rx behind, std::vector<Production>& out);
   std::vector<Production> value_rules(uint32_t value, RegexArena& arena);
+  std::vector<Production> top_rules(uint32_t value);
+  std::vector<Production> argument_rules(uint32_t value, RegexArena& arena);
   std::vector<Production> object_rules(const State& state, RegexArena& arena);
   std::vector<Production> array_rules(const State& state, RegexArena& arena);
+  Production key(const State& now, Rx name, uint32_t value, State next, RegexArena& arena);
 
   std::shared_ptr<const SchemaPlan> plan_;
+  std::shared_ptr<const ArgumentMarkup> arguments_;
+  Nonterminal start_ = 0;
   std::vector<State> states_;
   std::map<State, Nonterminal> index_;
 };

@@ -17,8 +17,8 @@ constexpr const char* kCircular = "a $ref leads to itself without an object or a
 
 }  // namespace
 
-SchemaShapes::SchemaShapes(SchemaAlgebra& algebra, RegexArena& arena)
-    : algebra_(algebra), arena_(arena), any_text_(deepinfer::any_text(arena)), any_number_(plain_number(arena)) {}
+SchemaShapes::SchemaShapes(SchemaAlgebra& algebra, RegexArena& arena, Rx strings, Rx free_body)
+    : algebra_(algebra), arena_(arena), any_text_(strings), free_body_(free_body), any_number_(plain_number(arena)), narrow_(strings != deepinfer::any_text(arena)) {}
 
 template <>
 SchemaShapes::Memo<ObjectShape>& SchemaShapes::memo() {
@@ -74,11 +74,13 @@ Scalars SchemaShapes::of_atom(const SchemaAtom& atom) {
     case SchemaAtom::Kind::kTypes:
       return {atom.types & others, atom.types & kStringType ? any_text_ : kNothing,
               atom.types & kNumberType ? any_number_ : kNothing};
-    case SchemaAtom::Kind::kText: return {others, atom.text, any_number_};
+    case SchemaAtom::Kind::kText: return {others, within_strings(atom.text), any_number_};
     case SchemaAtom::Kind::kNumber: return {others, any_text_, atom.text};
     default: return {others, any_text_, any_number_};
   }
 }
+
+Rx SchemaShapes::within_strings(Rx text) { return narrow_ ? arena_.intersect({any_text_, text}) : text; }
 
 Scalars SchemaShapes::joined(const Scalars& a, const Scalars& b, bool is_and) {
   const auto join = [&](Rx x, Rx y, Rx all) {

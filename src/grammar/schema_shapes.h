@@ -47,7 +47,8 @@ struct ArrayShape {
 
 class SchemaShapes {
  public:
-  SchemaShapes(SchemaAlgebra& algebra, RegexArena& arena);
+  // `strings`: what strings may be at all, a subset of any_text(); `free_body`: how one without conditions is written.
+  SchemaShapes(SchemaAlgebra& algebra, RegexArena& arena, Rx strings, Rx free_body);
 
   const Scalars& scalars(SchemaId id);
   // Of the schema, or of its complement.
@@ -68,6 +69,9 @@ class SchemaShapes {
   std::vector<KeyClass> other_keys(const ObjectShape& shape);
 
   Rx any_text() const { return any_text_; }
+  Rx free_body() const { return free_body_; }
+  // The texts of a language that strings may be.
+  Rx within_strings(Rx text);
   Rx any_number() const { return any_number_; }
   SchemaAlgebra& algebra() { return algebra_; }
   RegexArena& arena() { return arena_; }
@@ -108,7 +112,8 @@ class SchemaShapes {
 
   SchemaAlgebra& algebra_;
   RegexArena& arena_;
-  const Rx any_text_, any_number_;
+  const Rx any_text_, free_body_, any_number_;
+  const bool narrow_;  // strings may not be any text
   std::string problem_, problem_keyword_;
   std::unordered_map<SchemaId, Scalars> scalars_;
   template <class Shape>

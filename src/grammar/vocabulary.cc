@@ -24,11 +24,12 @@ int32_t plain_chars(std::string_view bytes) {
 
 }  // namespace
 
-std::shared_ptr<const Vocabulary> Vocabulary::create(const Tokenizer& tokenizer) {
+std::shared_ptr<const Vocabulary> Vocabulary::create(const Tokenizer& tokenizer, const std::vector<std::string_view>& markup) {
   auto out = std::make_shared<Vocabulary>();
+  const auto counts = [&](std::string_view text) { return std::find(markup.begin(), markup.end(), text) != markup.end(); };
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     out->begins_.push_back(static_cast<uint32_t>(out->bytes_.size()));
-    if (!tokenizer.is_added(id)) out->bytes_ += tokenizer.token_bytes(id);
+    if (!tokenizer.is_added(id) || counts(tokenizer.token_bytes(id))) out->bytes_ += tokenizer.token_bytes(id);
   }
   out->begins_.push_back(static_cast<uint32_t>(out->bytes_.size()));
   out->build();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "grammar/token_trie.h"
@@ -25,7 +26,9 @@ class Vocabulary {
   };
 
   // Added tokens (turn markers and the like) are never part of a constrained answer.
-  static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer);
+  static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer) { return create(tokenizer, {}); }
+  // But those spelled as in `markup`, which then count as text.
+  static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer, const std::vector<std::string_view>& markup);
   // Of tokens given by their bytes, id by id; empty bytes are never allowed. For tests.
   static std::shared_ptr<const Vocabulary> create(const std::vector<std::string>& tokens);
 

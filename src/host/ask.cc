@@ -6,9 +6,8 @@
 #include <chrono>
 
 #include "base/utf8.h"
-#include "host/constraints.h"
+#include "host/answer_constraint.h"
 #include "host/image_encoder.h"
-#include "recipe/control_tokens.h"
 #include "recipe/prompt_cache.h"
 #include "recipe/render.h"
 #include "recipe/sampling.h"
@@ -48,29 +47,6 @@ SamplingParams sampling_of(const AskOptions& options, const GenerationDefaults& 
   return sampling;
 }
 
-// What the answer is held to. The calls of tools are not: with tools, what the model writes is parsed.
-Result<AnswerConstraint> constraint_of(const Host& host, const Conversation& conversation, const AskOptions& options) {
-  AnswerConstraint out;
-  const std::optional<OutputConstraint> wanted = output_constraint(conversation);
-  if (!options.grammar.empty()) {
-    DI_TRY(out.grammar, host.constraints().of_grammar(options.grammar));
-  } else if (wanted && wanted->kind != OutputConstraint::Kind::kToolCall &&
-             wanted->kind != OutputConstraint::Kind::kToolCallRequired) {
-    OutputConstraint held = *wanted;
-    if (!conversation.format.definitions.empty()) {
-      DI_TRY(Json schema, Json::parse(held.schema));
-      for (const auto& [word, map] : conversation.format.definitions) schema.set(word, map);
-      held.schema = schema.dump();
-    }
-    DI_TRY(out.grammar, host.constraints().of(held));
-  }
-  if (!out.grammar || !conversation.thinking) return out;
-  const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);
-  if (!end) return unsupported("the tokenizer has no token for the end of thinking: turn thinking off");
-  out.begins_after = *end;
-  return out;
-}
-
 }  // namespace
 
 Status set_thinking(Conversation& conversation, const std::string& think) {
@@ -94,7 +70,7 @@ Result<int64_t> count_prompt_tokens(const Host& host, const Conversation& conver
 Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversation, const AskOptions& options) {
   AskPrompt prompt;
   DI_CHECK_OK(check_text(conversation));
-  DI_TRY(prompt.constraint, constraint_of(host, conversation, options));
+  DI_TRY(prompt.constraint, answer_constraint(host, conversation, options.grammar));
   const Prompt rendered = render_prompt(conversation);
   DI_TRY(prompt.ids, host.prompt_cache().encode(rendered, host.tokenizer(), options.tenant));
   DI_TRY(prompt.images, host.image_encoder().encode(rendered.images(), prompt.ids));

@@ -1,6 +1,10 @@
 #include "host/constraints.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "recipe/control_tokens.h"
 
 namespace deepinfer {
 namespace {
@@ -12,10 +16,12 @@ constexpr size_t kMaxKeptSource = 32 << 10;
 
 }  // namespace
 
-std::shared_ptr<const Vocabulary> Constraints::vocabulary() {
+std::shared_ptr<const Vocabulary> Constraints::vocabulary(bool with_markup) {
   const std::lock_guard lock(mutex_);
-  if (!vocabulary_) vocabulary_ = Vocabulary::create(tokenizer_);
-  return vocabulary_;
+  auto& out = vocabularies_[with_markup ? 1 : 0];
+  if (!out && with_markup) out = Vocabulary::create(tokenizer_, {control::kMarkup, control::kEndThink});
+  if (!out) out = Vocabulary::create(tokenizer_);
+  return out;
 }
 
 template <class Compile>
@@ -28,7 +34,7 @@ ConstraintResult Constraints::find(std::string key, Compile compile) {
       return entry.constraint;
     }
   }
-  DI_TRY(auto constraint, compile(vocabulary()));
+  DI_TRY(auto constraint, compile());
   if (key.size() > kMaxKeptSource) return constraint;
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= kMaxEntries) {
@@ -41,20 +47,34 @@ ConstraintResult Constraints::find(std::string key, Compile compile) {
 
 ConstraintResult Constraints::of(const OutputConstraint& wanted) {
   return find(std::string(constraint_name(wanted.kind)) + " " + wanted.schema,
-              [&](std::shared_ptr<const Vocabulary> vocabulary) -> ConstraintResult {
-                if (wanted.kind == OutputConstraint::Kind::kRegex) return compile_regex(std::move(vocabulary), wanted.schema);
-                if (wanted.kind != OutputConstraint::Kind::kJson) return unsupported("calls of tools cannot be constrained yet");
-                if (wanted.schema.empty()) return compile_json_object(std::move(vocabulary));
+              [&]() -> ConstraintResult {
+                if (wanted.kind == OutputConstraint::Kind::kRegex) return compile_regex(vocabulary(), wanted.schema);
+                if (wanted.kind != OutputConstraint::Kind::kJson) return internal_error("tools are held to a ToolCallForm");
+                if (wanted.schema.empty()) return compile_json_object(vocabulary());
                 if (wanted.schema.size() > CompileLimits{}.max_source_bytes)
                   return too_large("the JSON Schema is larger than 1 MiB");
                 DI_TRY(const Json schema, Json::parse(wanted.schema));
-                return compile_json_schema(std::move(vocabulary), schema);
+                return compile_json_schema(vocabulary(), schema);
               });
 }
 
 ConstraintResult Constraints::of_grammar(const std::string& ebnf) {
-  return find("grammar " + ebnf,
-              [&](std::shared_ptr<const Vocabulary> vocabulary) { return compile_ebnf(std::move(vocabulary), ebnf); });
+  return find("grammar " + ebnf, [&] { return compile_ebnf(vocabulary(), ebnf); });
+}
+
+ConstraintResult Constraints::of_tools(const ToolCallForm& form) {
+  Json tools = Json::array();
+  for (const ToolCallForm::Tool& tool : form.tools) {
+    Json entry = Json::array();
+    entry.push_back(tool.name);
+    entry.push_back(tool.parameters.value_or(Json()));
+    entry.push_back(tool.strict);
+    tools.push_back(std::move(entry));
+  }
+  std::string key = fmt::format("tools {:d}{:d}{:d} {}", form.required, form.opened, form.thinking, tools.dump());
+  if (form.schema) key += " schema " + form.schema->dump();
+  if (form.regex) key += " regex " + *form.regex;
+  return find(std::move(key), [&] { return compile_tool_calls(vocabulary(true), form); });
 }
 
 }  // namespace deepinfer

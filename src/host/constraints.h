@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "grammar/constraint.h"
+#include "grammar/tool_calls.h"
 #include "recipe/constraint.h"
 #include "text/tokenizer.h"
 
@@ -24,6 +24,7 @@ class Constraints {
 
   ConstraintResult of(const OutputConstraint& wanted);
   ConstraintResult of_grammar(const std::string& ebnf);
+  ConstraintResult of_tools(const ToolCallForm& form);
 
  private:
   struct Entry {
@@ -33,11 +34,12 @@ class Constraints {
   };
   template <class Compile>
   ConstraintResult find(std::string key, Compile compile);
-  std::shared_ptr<const Vocabulary> vocabulary();
+  std::shared_ptr<const Vocabulary> vocabulary(bool with_markup = false);
 
   const Tokenizer& tokenizer_;
   std::mutex mutex_;
-  std::shared_ptr<const Vocabulary> vocabulary_;  // made by the first constraint: it takes a quarter of a second
+  // Made by the first constraint that needs them: it takes a quarter of a second. In the second, marks of tool calls are text.
+  std::shared_ptr<const Vocabulary> vocabularies_[2];
   std::vector<Entry> entries_;
   int64_t clock_ = 0;
 };

@@ -54,11 +54,11 @@ std::string tool_lines(const std::vector<ToolDefinition>& tools, bool with_defer
 }
 
 void add_parameter(Prompt& prompt, std::string_view name, bool is_string, std::string_view value) {
-  prompt.add_template("<｜DSML｜ parameter name=\"");
+  prompt.add_template(std::string(call_markup::kParameter) + "\"");
   prompt.add_text(name);
-  prompt.add_text(is_string ? "\" string=\"true\">" : "\" string=\"false\">");
+  prompt.add_text("\"" + std::string(is_string ? call_markup::kText : call_markup::kJson));
   prompt.add_text(value);
-  prompt.add_template("</｜DSML｜ parameter>");
+  prompt.add_template(call_markup::kEndParameter);
 }
 
 void add_parameters(Prompt& prompt, const std::string& arguments) {
@@ -96,17 +96,19 @@ void add_response_format(Prompt& prompt, const ResponseFormat& format) {
 }
 
 void add_tool_calls(Prompt& prompt, const std::vector<ToolCall>& calls) {
-  prompt.add_template("\n\n<｜DSML｜ calls>\n");
+  add_open_tool_calls(prompt);
   for (const ToolCall& call : calls) {
-    prompt.add_template("<｜DSML｜ invoke name=\"");
+    prompt.add_template(call_markup::kCall);
     prompt.add_text(call.name);
-    prompt.add_text("\">\n");
+    prompt.add_text(call_markup::kNamed);
     add_parameters(prompt, call.arguments);
-    prompt.add_template("\n</｜DSML｜ invoke>\n");
+    prompt.add_template(call_markup::kEndCall);
   }
-  prompt.add_template("</｜DSML｜ calls>");
+  prompt.add_template(call_markup::kClose);
 }
 
-void add_open_tool_calls(Prompt& prompt) { prompt.add_template("\n\n<｜DSML｜ calls>\n"); }
+void add_open_tool_calls(Prompt& prompt) {
+  prompt.add_template(std::string(call_markup::kLead) + std::string(call_markup::kOpen));
+}
 
 }  // namespace deepinfer

@@ -5,12 +5,30 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipe/conversation.h"
 #include "recipe/render.h"
 
 namespace deepinfer {
+
+// How calls are spelled, both in prompts and by the model. Line feeds are part of it.
+namespace call_markup {
+inline constexpr std::string_view kLead = "\n\n";  // between an answer and its calls
+inline constexpr std::string_view kOpen = "<｜DSML｜ calls>\n";
+inline constexpr std::string_view kCall = "<｜DSML｜ invoke name=\"";
+inline constexpr std::string_view kNamed = "\">\n";
+inline constexpr std::string_view kParameter = "<｜DSML｜ parameter name=";  // and the name in quotes
+inline constexpr std::string_view kText = " string=\"true\">";
+inline constexpr std::string_view kJson = " string=\"false\">";
+inline constexpr std::string_view kEndParameter = "</｜DSML｜ parameter>";
+inline constexpr std::string_view kEndCall = "\n</｜DSML｜ invoke>\n";
+inline constexpr std::string_view kClose = "</｜DSML｜ calls>";
+// What the parser looks for.
+inline constexpr std::string_view kMark = "<｜DSML｜";
+inline constexpr std::string_view kEndMark = "</｜DSML｜";
+}  // namespace call_markup
 
 // The section under the first system message; deferred tools are left out.
 void add_tool_section(Prompt& prompt, const std::vector<ToolDefinition>& tools);

@@ -130,7 +130,7 @@ void BatchRun::check(Job& job, const Json& line) {
   api.models = options_.models;
   if (api.models.empty() && body.at("model").is_string()) api.models = {body.at("model").as_string()};
   Result<ChatRequest> request = parse_chat_request(body.dump(), api);
-  Status built = request ? check_built(*request) : Status(request.error());
+  Status built = request ? Status() : Status(request.error());
   if (built && request->num_answers > 1) built = unsupported("n > 1 is not built yet in batches; send the request several times");
   if (!built) {
     job.record = refused(job, built.error());

@@ -4,15 +4,11 @@
 #pragma once
 
 #include "api/chat/request.h"
-#include "base/result.h"
 #include "host/ask.h"
 
 namespace deepinfer {
 
 // What the request says; what it leaves open is decided by the model's folder.
 AskOptions chat_ask_options(const ChatRequest& request);
-
-// Valid requests this version cannot honour are refused, never half done.
-Status check_built(const ChatRequest& request);
 
 }  // namespace deepinfer

@@ -45,7 +45,6 @@ class ChatForm final : public AnswerForm {
 }  // namespace
 
 Result<AnswerPlan> plan_conversation(const WireCall& wire, const ChatRequest& request, bool fits_max_tokens) {
-  DI_CHECK_OK(check_built(request));
   AnswerPlan plan;
   plan.options = chat_ask_options(request);
   plan.options.tenant = wire.tenant;

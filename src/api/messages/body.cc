@@ -192,6 +192,7 @@ Status read_tool(const Json& json, MessagesTool& tool) {
   DI_CHECK_OK(field("description", into(definition.description, read_string)));
   DI_CHECK_OK(field("strict", into(strict, read_bool)));
   DI_CHECK_OK(field("defer_loading", into(deferred, read_bool)));
+  definition.strict = strict;
   definition.parameters = json.at("input_schema");
   definition.deferred = deferred.value_or(false);
   return {};
@@ -201,6 +202,7 @@ Status read_choice(const Json& json, MessagesBody& body) {
   static const Words kinds{"auto", "any", "tool", "none"};
   size_t kind = 0;
   DI_CHECK_OK(read_tag(json, "MessagesToolChoice", "type", kinds, kind));
+  body.any_tool = kind == 1;
   if (kind == 3) body.choice = ToolChoice::kNone;
   if (kind != 2) return {};
   body.choice = ToolChoice::kRequired;
@@ -220,7 +222,8 @@ Result<MessagesBody> decode_messages_body(const Json& json) {
   const auto read_effort = [&](const Json& value) {
     return decode_struct(
         value, "MessagesOutputConfig",
-        {optional("effort", [&](const Json& word) { return read_variant(word, effort_words(), body.effort_word.emplace()); })});
+        {optional("effort", [&](const Json& word) { return read_variant(word, effort_words(), body.effort_word.emplace()); }),
+         optional("format", [&](const Json& format) { return read_json(format, body.format.emplace()); })});
   };
   const auto read_stop = [&](const Json& list) {
     return read_list(list, [&](const Json& item) { return read_string(item, body.stop.emplace_back()); });

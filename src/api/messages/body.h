@@ -64,7 +64,9 @@ struct MessagesBody {
   std::optional<bool> stream;
   std::vector<MessagesTool> tools;
   ToolChoice choice = ToolChoice::kAuto;
+  bool any_tool = false;              // choice `any`, which profile official reads as auto
   std::optional<std::string> chosen;  // a named tool
+  std::optional<Json> format;         // output_config.format, which profile official ignores
   std::optional<std::string> user_id;
 };
 

@@ -51,6 +51,24 @@ Status check_numbers(const MessagesBody& body, const ApiOptions& options, ChatRe
   return {};
 }
 
+// Profile official knows neither strict tools nor formats, and takes `any` for auto.
+Status settle_structure(MessagesBody& body, std::vector<ToolDefinition>& tools, const ApiOptions& options, Conversation& chat) {
+  if (!profile_rules(options.profile).messages_structured) {
+    for (ToolDefinition& tool : tools) tool.strict.reset();
+    return {};
+  }
+  if (body.any_tool) body.choice = ToolChoice::kRequired;
+  if (!body.format || body.format->is_null()) return {};
+  const Json* type = body.format->find("type");
+  const Json* schema = body.format->find("schema");
+  if (!type || !type->is_string() || type->as_string() != "json_schema" || !schema) {
+    return invalid_argument("output_config.format: expected {\"type\": \"json_schema\", \"schema\": {...}}");
+  }
+  chat.format.kind = ResponseFormat::Kind::kJsonSchema;
+  chat.format.schema = *schema;
+  return check_response_schema(chat.format, false);
+}
+
 Result<ChatRequest> check(MessagesBody body, const ApiOptions& options) {
   ChatRequest request;
   Conversation& chat = request.conversation;
@@ -64,7 +82,8 @@ Result<ChatRequest> check(MessagesBody body, const ApiOptions& options) {
   std::vector<ToolDefinition> tools;
   for (const MessagesTool& tool : body.tools) tools.push_back(tool.tool);
   DI_CHECK_OK(check_tool_names_unique(tools));
-  DI_CHECK_OK(check_tool_schemas(tools));
+  DI_CHECK_OK(settle_structure(body, tools, options, chat));
+  DI_CHECK_OK(check_plain_schemas(tools));
   DI_CHECK_OK(apply_tool_choice(chat, tools, body.choice, body.chosen, profile_rules(options.profile)));
   DI_CHECK_OK(check_numbers(body, options, request));
   request.stream = body.stream.value_or(false);

@@ -1,0 +1,93 @@
+#include "host/answer_constraint.h"
+
+#include <algorithm>
+
+#include "host/constraints.h"
+#include "recipe/constraint.h"
+#include "recipe/control_tokens.h"
+#include "recipe/parse.h"
+#include "recipe/tool_text.h"
+
+namespace deepinfer {
+namespace {
+
+using Format = ResponseFormat::Kind;
+
+CallMarkup markup() {
+  namespace m = call_markup;
+  const auto s = [](std::string_view text) { return std::string(text); };
+  return {.lead = s(m::kLead),
+          .open = s(m::kOpen),
+          .close = s(m::kClose),
+          .call = s(m::kCall),
+          .named = s(m::kNamed),
+          .end_call = s(m::kEndCall),
+          .argument = {s(m::kParameter), s(m::kText), s(m::kJson), s(m::kEndParameter), "\n"},
+          .mark = s(m::kMark),
+          .end_mark = s(m::kEndMark),
+          .end_thinking = s(control::kEndThink)};
+}
+
+// The schema of the format with the definitions its strict form lost.
+Result<Json> whole_schema(const ResponseFormat& format) {
+  Json schema = format.constraint_schema;
+  for (const auto& [word, map] : format.definitions) schema.set(word, map);
+  return schema;
+}
+
+bool needs_form(const Conversation& chat) {
+  const auto strict = [](const ToolDefinition& tool) { return tool.strict.value_or(false); };
+  return chat.tool_choice == ToolChoice::kRequired || chat.format.kind != Format::kText ||
+         std::any_of(chat.tools.begin(), chat.tools.end(), strict);
+}
+
+}  // namespace
+
+Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
+  if (!chat.tools_active() || !needs_form(chat)) return std::optional<ToolCallForm>();
+  const ParseStart start = parse_options(chat, {}).start;
+  ToolCallForm form;
+  for (const ToolDefinition& tool : chat.tools) form.tools.push_back({tool.name, tool.parameters, tool.strict.value_or(false)});
+  form.required = chat.tool_choice == ToolChoice::kRequired;
+  form.opened = form.required && !chat.thinking && !chat.prefix_message();
+  form.thinking = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
+  form.markup = markup();
+  switch (chat.format.kind) {
+    case Format::kText: break;
+    case Format::kJsonObject:
+      form.schema = Json::object();
+      form.schema->set("type", "object");
+      break;
+    case Format::kJsonSchema: {
+      DI_TRY(form.schema, whole_schema(chat.format));
+      break;
+    }
+    case Format::kRegex: form.regex = chat.format.regex; break;
+  }
+  return std::optional<ToolCallForm>(std::move(form));
+}
+
+Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& chat, const std::string& ebnf) {
+  AnswerConstraint out;
+  if (!ebnf.empty()) {
+    DI_TRY(out.grammar, host.constraints().of_grammar(ebnf));
+  } else if (chat.tools_active()) {
+    DI_TRY(const std::optional<ToolCallForm> form, tool_call_form(chat));
+    if (!form) return out;
+    DI_TRY(out.grammar, host.constraints().of_tools(*form));
+    return out;
+  } else if (std::optional<OutputConstraint> wanted = output_constraint(chat)) {
+    if (chat.format.kind == Format::kJsonSchema) {
+      DI_TRY(const Json schema, whole_schema(chat.format));
+      wanted->schema = schema.dump();
+    }
+    DI_TRY(out.grammar, host.constraints().of(*wanted));
+  }
+  if (!out.grammar || !chat.thinking) return out;
+  const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);
+  if (!end) return unsupported("the tokenizer has no token for the end of thinking: turn thinking off");
+  out.begins_after = *end;
+  return out;
+}
+
+}  // namespace deepinfer

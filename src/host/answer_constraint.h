@@ -1,0 +1,26 @@
+// host/answer_constraint.h - what an answer is held to, from what its conversation asks for.
+//
+// tool_choice none: tools play no part. required and named: the answer is calls. auto: text, or the wanted format, or calls; held
+// to that only where a tool is strict or a format stands beside the tools, else what the model writes is parsed and no more.
+// Promise: what is asked for is enforced or refused with the reason.
+// Threads: any.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "core/types.h"
+#include "grammar/tool_calls.h"
+#include "host/host.h"
+#include "recipe/conversation.h"
+
+namespace deepinfer {
+
+// Nothing where the answer is not held to calls.
+Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& conversation);
+
+// `ebnf`, unless empty, instead of the conversation's format.
+Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& conversation, const std::string& ebnf);
+
+}  // namespace deepinfer
