@@ -88,11 +88,6 @@ def nested_models_are_parsed():
             assert isinstance(answer.choices[0].message.parsed.last.done, bool)
             response = api.responses.parse(model='test', input='hi', text_format=Plan, reasoning={'effort': 'none'})
             assert response.output_parsed.first.kind in ('add', 'take')
-        # A promise that cannot be kept is refused, not forgotten.
-        tools = [{'type': 'function', 'function': {'name': 'weather', 'parameters': WEATHER}}]
-        error = raises(openai.BadRequestError, api.chat.completions.create, model='test', messages=ASK, tools=tools,
-                       response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': WEATHER}}, **OFF)
-        assert 'beside tools' in str(error)
 
 
 @case
