@@ -13,7 +13,7 @@ from cases import ROOT, case, main
 from sdk_harness import anthropic_client, openai_client, raises
 from serve_harness import Server
 
-UNTRAINED = 'random:v41?layers=2&experts=8&engram_rows=0&hidden=256'  # with the release's vocabulary
+UNTRAINED = 'random:v41?layers=2&experts=8&engram_rows=0&hidden=128&expert_hidden=64&heads=8&q_rank=64&o_rank=64&top_k=2'  # the release's vocabulary
 OFF = {'extra_body': {'thinking': {'type': 'disabled'}}}
 ASK = [{'role': 'user', 'content': 'hi'}]
 
