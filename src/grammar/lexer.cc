@@ -3,6 +3,36 @@
 #include <algorithm>
 
 namespace deepinfer {
+namespace {
+
+// A partition of the bytes, made finer set by set.
+struct ByteClasses {
+  std::array<uint16_t, 256> of{};
+  size_t count = 1;
+  std::vector<ByteSet> known;  // sets that were split by
+
+  void split(const ByteSet& set) {
+    if (std::find(known.begin(), known.end(), set) != known.end()) return;
+    known.push_back(set);
+    std::array<uint16_t, 256> inside{};  // of a class: its new number plus one
+    std::array<uint16_t, 256> kept{};    // how many of its bytes stay
+    for (size_t byte = 0; byte < 256; ++byte) kept[of[byte]] += set.has(static_cast<uint8_t>(byte)) ? 0 : 1;
+    set.each([&](uint8_t byte) {
+      const uint16_t old = of[byte];
+      if (kept[old] == 0) return;  // as a whole inside
+      if (inside[old] == 0) inside[old] = static_cast<uint16_t>(++count);
+      of[byte] = static_cast<uint16_t>(inside[old] - 1);
+    });
+  }
+  // A byte of each class.
+  std::vector<uint8_t> representatives() const {
+    std::vector<uint8_t> out(count);
+    for (size_t byte = 0; byte < 256; ++byte) out[of[byte]] = static_cast<uint8_t>(byte);
+    return out;
+  }
+};
+
+}  // namespace
 
 LexState Lexer::start(std::span<const Rx> terminals) {
   std::vector<Pair> pairs;
@@ -35,32 +65,27 @@ LexState Lexer::intern(std::vector<Pair> pairs) {
   return static_cast<LexState>(states_.size() - 1);
 }
 
-// Splits the bytes into classes that all pairs treat alike; each class leads to one state.
+// Splits the bytes into classes that all pairs treat alike; each class leads to one state. Linear in the pairs: an object of
+// hundreds of properties has as many, most of which read the same byte.
 void Lexer::fill(LexState from) {
-  std::array<uint16_t, 256> class_of{};
-  std::vector<std::vector<Pair>> members(1);
-  const std::vector<Pair> pairs = states_[from].pairs;
-  for (const Pair& pair : pairs) {
-    const std::span<const RegexArena::Edge> found = arena_.edges(pair.rest);
-    for (const RegexArena::Edge& edge : std::vector<RegexArena::Edge>(found.begin(), found.end())) {
-      if (!arena_.alive(edge.next)) continue;
-      std::unordered_map<uint16_t, uint16_t> moved;
-      edge.bytes.each([&](uint8_t byte) {
-        const auto [entry, added] = moved.try_emplace(class_of[byte], static_cast<uint16_t>(members.size()));
-        if (added) {
-          std::vector<Pair> more = members[class_of[byte]];
-          more.push_back({pair.terminal, edge.next});
-          members.push_back(std::move(more));
-        }
-        class_of[byte] = entry->second;
-      });
+  edges_.clear();
+  for (const Pair& pair : std::vector<Pair>(states_[from].pairs)) {
+    for (const RegexArena::Edge& edge : arena_.edges(pair.rest)) edges_.push_back({pair.terminal, edge});
+  }
+  std::erase_if(edges_, [&](const PairEdge& edge) { return !arena_.alive(edge.edge.next); });
+  ByteClasses classes;
+  for (const PairEdge& edge : edges_) classes.split(edge.edge.bytes);
+  const std::vector<uint8_t> representatives = classes.representatives();
+  std::vector<std::vector<Pair>> members(classes.count);
+  for (const PairEdge& edge : edges_) {
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (edge.edge.bytes.has(representatives[i])) members[i].push_back({edge.terminal, edge.edge.next});
     }
   }
+  const std::array<uint16_t, 256>& class_of = classes.of;
   std::vector<uint32_t> next(members.size(), 0);
-  std::vector<bool> used(members.size(), false);
-  for (const uint16_t c : class_of) used[c] = true;
-  for (size_t i = 1; i < members.size(); ++i) {
-    if (!used[i]) continue;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].empty()) continue;
     const LexState state = intern(std::move(members[i]));
     next[i] = state * 2 + (states_[state].accepts.empty() ? 0 : 1);
   }

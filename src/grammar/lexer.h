@@ -58,10 +58,15 @@ class Lexer {
   LexState intern(std::vector<Pair> pairs);
   void fill(LexState state);
 
+  struct PairEdge {
+    Rx terminal;
+    RegexArena::Edge edge;
+  };
   RegexArena arena_;
   std::vector<State> states_;
   std::vector<std::array<uint32_t, 256>> tables_;
   std::unordered_multimap<uint64_t, LexState> index_;
+  std::vector<PairEdge> edges_;  // of the state being filled
 };
 
 }  // namespace deepinfer

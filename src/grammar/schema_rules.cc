@@ -10,11 +10,12 @@
 namespace deepinfer {
 namespace {
 
+// Between its quotes.
 Rx argument_name(RegexArena& arena, std::string_view name) {
   std::string written;
   append_json_string(written, name);
   for (size_t at; (at = written.find(' ')) != std::string::npos;) written.replace(at, 1, "\\u0020");
-  return arena.literal(written);
+  return arena.literal(std::string_view(written).substr(1, written.size() - 2));
 }
 
 Rx without_blanks(RegexArena& arena, Rx text) {
@@ -53,6 +54,8 @@ std::vector<Production> SchemaRules::expand(Nonterminal rule, RegexArena& arena)
     case Kind::kArray: return array_rules(state, arena);
     case Kind::kTop: return top_rules(state.value);
     case Kind::kArgument: return argument_rules(state.value, arena);
+    case Kind::kKey:
+    case Kind::kArgumentKey: return key_rules(state, arena);
     case Kind::kObject:
     case Kind::kArguments: break;
   }
@@ -113,50 +116,72 @@ std::vector<Production> SchemaRules::argument_rules(uint32_t value, RegexArena& 
   return out;
 }
 
-// One more key: what stands before it, its name, its value, and the object with it.
-Production SchemaRules::key(const State& now, Rx name, uint32_t value, State next, RegexArena& arena) {
-  const Nonterminal behind = state(std::move(next));
-  if (now.kind == Kind::kArguments) {
-    const Rx before = arena.literal((now.begun ? arguments_->between : "") + arguments_->begin);
-    return {Symbol::terminal(arena.concat(before, name)),
-            Symbol::nonterminal(state({.value = value, .kind = Kind::kArgument, .words = {}})), Symbol::nonterminal(behind)};
-  }
-  const Rx space = json_space(arena);
-  const Rx before = now.begun ? arena.concat({space, arena.literal(","), space}) : kEmptyText;
-  const Rx colon = arena.concat({space, arena.literal(":"), space});
-  return {Symbol::terminal(arena.concat({before, name, colon})), Symbol::nonterminal(value), Symbol::nonterminal(behind)};
-}
-
+// The end of the object where it may come, and the way to one more key up to its opening quote. The keys themselves are a rule
+// of their own: what stands before them is the same whichever have been seen, and so are its masks.
 std::vector<Production> SchemaRules::object_rules(const State& now, RegexArena& arena) {
   const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
   const bool json = now.kind == Kind::kObject;
-  const auto seen = [&](size_t i) { return (now.words[i / 32] >> (i % 32) & 1) != 0; };
-  int64_t missing = 0;
-  for (size_t i = 0; i < plan.entries.size(); ++i) missing += plan.entries[i].required && !seen(i) ? 1 : 0;
+  const Rx space = json_space(arena), quote = arena.literal("\"");
   std::vector<Production> out;
-  if (missing == 0 && now.count >= plan.min) {
+  if (missing(now) == 0 && now.count >= plan.min) {
     out.emplace_back();
-    if (json) out[0].push_back(Symbol::terminal(arena.concat(now.begun ? json_space(arena) : kEmptyText, arena.literal("}"))));
+    if (json) out[0].push_back(Symbol::terminal(arena.concat(now.begun ? space : kEmptyText, arena.literal("}"))));
   }
-  // How many keys matters only up to a bound.
-  const auto counted = [&](int64_t count) { return plan.max == kUnbounded ? std::min(count, plan.min) : count; };
-  const auto add = [&](Rx name, uint32_t value, State next) {
-    next.begun = true;
-    next.count = counted(now.count + 1);
-    out.push_back(key(now, name, value, std::move(next), arena));
-  };
-  const int64_t room = plan.max - now.count;
+  if (key_choices(now, arena).empty()) return out;
+  Rx before = now.begun ? arena.concat({space, arena.literal(","), space, quote}) : quote;
+  if (!json) before = arena.literal((now.begun ? arguments_->between : "") + arguments_->begin + "\"");
+  State keys = now;
+  keys.kind = json ? Kind::kKey : Kind::kArgumentKey;
+  out.push_back({Symbol::terminal(before), Symbol::nonterminal(state(std::move(keys)))});
+  return out;
+}
+
+int64_t SchemaRules::missing(const State& now) const {
+  const std::vector<ObjectPlan::Entry>& entries = plan_->values[now.value].objects[now.shape].entries;
+  int64_t out = 0;
+  for (size_t i = 0; i < entries.size(); ++i) out += entries[i].required && !now.seen(i) ? 1 : 0;
+  return out;
+}
+
+std::vector<SchemaRules::KeyChoice> SchemaRules::key_choices(const State& now, RegexArena& arena) const {
+  const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
+  const int64_t needed = missing(now), room = plan.max - now.count;
+  std::vector<KeyChoice> out;
   for (size_t i = 0; i < plan.entries.size(); ++i) {
-    const ObjectPlan::Entry& entry = plan.entries[i];
-    if (seen(i) || room < missing + (entry.required ? 0 : 1)) continue;
-    State next = now;
-    next.words[i / 32] |= 1u << (i % 32);
-    add(json ? json_string(arena, arena.literal(entry.name)) : argument_name(arena, entry.name), entry.value, std::move(next));
+    const bool fits = room >= needed + (plan.entries[i].required ? 0 : 1);
+    if (fits && !now.seen(i)) out.push_back({.entry = i, .text = kNothing, .value = plan.entries[i].value});
   }
-  if (room < missing + 1) return out;
+  if (room < needed + 1) return out;
+  const bool json = now.kind == Kind::kObject || now.kind == Kind::kKey;
   for (const ObjectPlan::Class& keys : plan.classes) {
-    const Rx name = json ? string(arena, keys.text) : json_string(arena, without_blanks(arena, keys.text));
-    if (arena.alive(name)) add(name, keys.value, now);
+    const Rx text = json ? keys.text : without_blanks(arena, keys.text);
+    if (arena.alive(text)) out.push_back({.entry = std::nullopt, .text = text, .value = keys.value});
+  }
+  return out;
+}
+
+// Behind the opening quote of a key: the rest of its name, its value, and the object with it.
+std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& arena) {
+  const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
+  const bool json = now.kind == Kind::kKey;
+  const Rx space = json_space(arena), quote = arena.literal("\"");
+  const Rx behind = json ? arena.concat({quote, space, arena.literal(":"), space}) : quote;
+  std::vector<Production> out;
+  for (const KeyChoice& choice : key_choices(now, arena)) {
+    State next = now;
+    next.kind = json ? Kind::kObject : Kind::kArguments;
+    next.begun = true;
+    // How many keys matters only up to a bound.
+    next.count = plan.max == kUnbounded ? std::min(now.count + 1, plan.min) : now.count + 1;
+    Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(choice.text);
+    if (choice.entry) {
+      next.words[*choice.entry / 32] |= 1u << (*choice.entry % 32);
+      const std::string& text = plan.entries[*choice.entry].name;
+      name = json ? arena.json_body(arena.literal(text)) : argument_name(arena, text);
+    }
+    Symbol value = Symbol::nonterminal(choice.value);
+    if (!json) value = Symbol::nonterminal(state({.value = choice.value, .kind = Kind::kArgument, .words = {}}));
+    out.push_back({Symbol::terminal(arena.concat(name, behind)), value, Symbol::nonterminal(state(std::move(next)))});
   }
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,14 +34,16 @@ class SchemaRules final : public RuleSource {
 
  private:
   // kObject, kArray, kArguments: inside a container: which one, and what has been seen. Of an object `words` are the bits of the
-  // entries seen, of an array the numbers that ArrayState counts. kTop: before the first argument. kArgument: before a value.
-  enum class Kind : uint8_t { kObject, kArray, kArguments, kTop, kArgument };
+  // entries seen, of an array the numbers that ArrayState counts. kKey, kArgumentKey: behind the opening quote of a key.
+  // kTop: before the first argument. kArgument: before a value.
+  enum class Kind : uint8_t { kObject, kArray, kArguments, kKey, kArgumentKey, kTop, kArgument };
   struct State {
     uint32_t value = 0, shape = 0;
     Kind kind = Kind::kObject;
     bool begun = false;
     int64_t count = 0;
     std::vector<uint32_t> words;
+    bool seen(size_t entry) const { return (words[entry / 32] >> (entry % 32) & 1) != 0; }
     bool operator<(const State& other) const;
   };
 
@@ -54,7 +57,15 @@ class SchemaRules final : public RuleSource {
   std::vector<Production> argument_rules(uint32_t value, RegexArena& arena);
   std::vector<Production> object_rules(const State& state, RegexArena& arena);
   std::vector<Production> array_rules(const State& state, RegexArena& arena);
-  Production key(const State& now, Rx name, uint32_t value, State next, RegexArena& arena);
+  // Which keys may come: one of the entries, or any of a class.
+  struct KeyChoice {
+    std::optional<size_t> entry;
+    Rx text;
+    uint32_t value;
+  };
+  std::vector<KeyChoice> key_choices(const State& state, RegexArena& arena) const;
+  std::vector<Production> key_rules(const State& state, RegexArena& arena);
+  int64_t missing(const State& state) const;
 
   std::shared_ptr<const SchemaPlan> plan_;
   std::shared_ptr<const ArgumentMarkup> arguments_;
