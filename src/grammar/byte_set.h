@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace deepinfer {
 
@@ -48,9 +49,39 @@ class ByteSet {
     }
   }
   const std::array<uint64_t, 4>& words() const { return words_; }
+  static constexpr ByteSet of_words(const std::array<uint64_t, 4>& words) {
+    ByteSet out;
+    out.words_ = words;
+    return out;
+  }
+  // The lowest member; of an empty set nothing that means anything.
+  constexpr uint8_t first() const {
+    for (size_t i = 0; i < 4; ++i) {
+      if (words_[i] != 0) return static_cast<uint8_t>(i * 64 + std::countr_zero(words_[i]));
+    }
+    return 0;
+  }
 
  private:
   std::array<uint64_t, 4> words_{};
+};
+
+// A partition of all bytes, made finer set by set.
+class BytePartition {
+ public:
+  BytePartition() { sets_.reserve(16); }
+  void split(const ByteSet& set) {
+    for (size_t i = 0, count = sets_.size(); i < count; ++i) {
+      const ByteSet inside = sets_[i] & set;
+      if (inside.empty() || inside == sets_[i]) continue;
+      sets_[i] = sets_[i] & ~set;
+      sets_.push_back(inside);
+    }
+  }
+  const std::vector<ByteSet>& sets() const { return sets_; }
+
+ private:
+  std::vector<ByteSet> sets_{ByteSet::all()};
 };
 
 }  // namespace deepinfer

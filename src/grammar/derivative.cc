@@ -82,35 +82,26 @@ RegexArena::Edges RegexArena::combined_edges(Rx rx, bool is_and) {
 
 // Splits the bytes into classes that every part treats alike and joins what the parts say of each.
 RegexArena::Edges RegexArena::combine(const std::vector<Edges>& parts, bool is_and) {
-  std::array<uint32_t, 256> class_of{};
-  std::vector<std::vector<Rx>> members(1);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    for (const Edge& edge : parts[i]) {
-      std::unordered_map<uint32_t, uint32_t> moved;
-      edge.bytes.each([&](uint8_t byte) {
-        const auto [entry, added] = moved.try_emplace(class_of[byte], static_cast<uint32_t>(members.size()));
-        if (added) {
-          std::vector<Rx> more = members[class_of[byte]];
-          more.push_back(edge.next);
-          members.push_back(std::move(more));
-        }
-        class_of[byte] = entry->second;
-      });
-    }
+  BytePartition partition;
+  for (const Edges& part : parts) {
+    for (const Edge& edge : part) partition.split(edge.bytes);
   }
-  std::vector<ByteSet> sets(members.size());
-  for (int byte = 0; byte < 256; ++byte) sets[class_of[static_cast<size_t>(byte)]].add(static_cast<uint8_t>(byte));
   Edges out;
-  std::unordered_map<Rx, size_t> places;
-  for (size_t i = 1; i < members.size(); ++i) {
-    if (sets[i].empty() || (is_and && members[i].size() < parts.size())) continue;
-    const Rx next = is_and ? intersect(std::move(members[i])) : alternate(std::move(members[i]));
+  std::vector<Rx> members;
+  for (const ByteSet& bytes : partition.sets()) {
+    members.clear();
+    for (const Edges& part : parts) {
+      const auto found = std::find_if(part.begin(), part.end(), [&](const Edge& edge) { return edge.bytes.has(bytes.first()); });
+      if (found != part.end()) members.push_back(found->next);
+    }
+    if (members.empty() || (is_and && members.size() < parts.size())) continue;
+    const Rx next = is_and ? intersect(members) : alternate(members);
     if (next == kNothing) continue;
-    const auto [place, added] = places.try_emplace(next, out.size());
-    if (added) {
-      out.push_back({sets[i], next});
+    const auto place = std::find_if(out.begin(), out.end(), [&](const Edge& edge) { return edge.next == next; });
+    if (place == out.end()) {
+      out.push_back({bytes, next});
     } else {
-      out[place->second].bytes = out[place->second].bytes | sets[i];
+      place->bytes = place->bytes | bytes;
     }
   }
   return out;

@@ -3,37 +3,6 @@
 #include <algorithm>
 
 namespace deepinfer {
-namespace {
-
-// A partition of the bytes, made finer set by set.
-struct ByteClasses {
-  std::array<uint16_t, 256> of{};
-  size_t count = 1;
-  std::vector<ByteSet> known;  // sets that were split by
-
-  void split(const ByteSet& set) {
-    if (std::find(known.begin(), known.end(), set) != known.end()) return;
-    known.push_back(set);
-    std::array<uint16_t, 256> inside{};  // of a class: its new number plus one
-    std::array<uint16_t, 256> kept{};    // how many of its bytes stay
-    for (size_t byte = 0; byte < 256; ++byte) kept[of[byte]] += set.has(static_cast<uint8_t>(byte)) ? 0 : 1;
-    set.each([&](uint8_t byte) {
-      const uint16_t old = of[byte];
-      if (kept[old] == 0) return;  // as a whole inside
-      if (inside[old] == 0) inside[old] = static_cast<uint16_t>(++count);
-      of[byte] = static_cast<uint16_t>(inside[old] - 1);
-    });
-  }
-  // A byte of each class.
-  std::vector<uint8_t> representatives() const {
-    std::vector<uint8_t> out(count);
-    for (size_t byte = 0; byte < 256; ++byte) out[of[byte]] = static_cast<uint8_t>(byte);
-    return out;
-  }
-};
-
-}  // namespace
-
 LexState Lexer::start(std::span<const Rx> terminals) {
   std::vector<Pair> pairs;
   for (const Rx terminal : terminals) {
@@ -73,27 +42,21 @@ void Lexer::fill(LexState from) {
     for (const RegexArena::Edge& edge : arena_.edges(pair.rest)) edges_.push_back({pair.terminal, edge});
   }
   std::erase_if(edges_, [&](const PairEdge& edge) { return !arena_.alive(edge.edge.next); });
-  ByteClasses classes;
-  for (const PairEdge& edge : edges_) classes.split(edge.edge.bytes);
-  const std::vector<uint8_t> representatives = classes.representatives();
-  std::vector<std::vector<Pair>> members(classes.count);
-  for (const PairEdge& edge : edges_) {
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (edge.edge.bytes.has(representatives[i])) members[i].push_back({edge.terminal, edge.edge.next});
-    }
-  }
-  const std::array<uint16_t, 256>& class_of = classes.of;
-  std::vector<uint32_t> next(members.size(), 0);
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i].empty()) continue;
-    const LexState state = intern(std::move(members[i]));
-    next[i] = state * 2 + (states_[state].accepts.empty() ? 0 : 1);
-  }
-  std::array<uint32_t, 256> table;
+  BytePartition partition;
+  for (const PairEdge& edge : edges_) partition.split(edge.edge.bytes);
+  std::array<uint32_t, 256> table{};
   bool continues = false;
-  for (size_t byte = 0; byte < 256; ++byte) {
-    table[byte] = next[class_of[byte]];
-    continues |= table[byte] != 0;
+  std::vector<Pair> members;
+  for (const ByteSet& bytes : partition.sets()) {
+    members.clear();
+    for (const PairEdge& edge : edges_) {
+      if (edge.edge.bytes.has(bytes.first())) members.push_back({edge.terminal, edge.edge.next});
+    }
+    if (members.empty()) continue;
+    const LexState state = intern(members);
+    const uint32_t next = state * 2 + (states_[state].accepts.empty() ? 0 : 1);
+    bytes.each([&](uint8_t byte) { table[byte] = next; });
+    continues = true;
   }
   states_[from].continues = continues;
   states_[from].table = static_cast<int32_t>(tables_.size());

@@ -58,11 +58,9 @@ void RegexArena::grow_buckets() {
 }
 
 ByteSet RegexArena::set_of(Rx rx) const {
-  ByteSet set;
-  for (int byte = 0; byte < 256; ++byte) {
-    if (arg(rx, static_cast<size_t>(byte / 32)) >> (byte % 32) & 1) set.add(static_cast<uint8_t>(byte));
-  }
-  return set;
+  std::array<uint64_t, 4> words;
+  for (size_t i = 0; i < 4; ++i) words[i] = arg(rx, i * 2) | uint64_t{arg(rx, i * 2 + 1)} << 32;
+  return ByteSet::of_words(words);
 }
 
 Rx RegexArena::bytes(const ByteSet& set) {
