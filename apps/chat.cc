@@ -96,11 +96,11 @@ Result<AskOptions> Chat::ask_options() const {
 Result<ResponseFormat> Chat::format() const {
   ResponseFormat out;
   const int given =
-      (settings_.json_schema.empty() ? 0 : 1) + (settings_.regex.empty() ? 0 : 1) + (settings_.grammar.empty() ? 0 : 1);
+      (settings_.json_schema.empty() ? 0 : 1) + (settings_.regex ? 1 : 0) + (settings_.grammar.empty() ? 0 : 1);
   if (given > 1) return invalid_argument("give one of --json-schema, --regex and --grammar");
-  if (!settings_.regex.empty()) {
+  if (settings_.regex) {
     out.kind = ResponseFormat::Kind::kRegex;
-    out.regex = settings_.regex;
+    out.regex = *settings_.regex;
   }
   if (settings_.json_schema.empty()) return out;
   DI_TRY(const std::string text, read_file(settings_.json_schema));

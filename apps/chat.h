@@ -17,7 +17,8 @@ struct ChatSettings {
   int32_t top_k = 0;
   float min_p = 0;
   std::string seed, image;
-  std::string json_schema, regex, grammar;
+  std::string json_schema, grammar;
+  std::optional<std::string> regex;
   int64_t max_tokens = 0;
   bool stats = false;
 

@@ -61,6 +61,7 @@ struct Setter {
   std::string_view text;
   Status operator()(bool* target) const { return set_bool(field, text, *target); }
   Status operator()(std::string* target) const { return set_string(field, text, *target); }
+  Status operator()(std::optional<std::string>* target) const { return set_string(field, text, target->emplace()); }
   Status operator()(std::optional<float>* target) const {
     float value = 0;
     DI_CHECK_OK(set_number(field, text, value));
@@ -76,6 +77,7 @@ struct Setter {
 struct Printer {
   std::string operator()(const bool* target) const { return *target ? "on" : "off"; }
   std::string operator()(const std::string* target) const { return *target; }
+  std::string operator()(const std::optional<std::string>* target) const { return target->value_or(""); }
   std::string operator()(const std::optional<float>* target) const { return *target ? fmt::format("{}", **target) : ""; }
   template <class T>
   std::string operator()(const T* target) const {

@@ -29,7 +29,8 @@
 namespace deepinfer {
 
 struct Field {
-  using Target = std::variant<bool*, int32_t*, int64_t*, uint64_t*, float*, std::string*, std::optional<float>*>;
+  using Target = std::variant<bool*, int32_t*, int64_t*, uint64_t*, float*, std::string*, std::optional<float>*,
+                              std::optional<std::string>*>;
 
   std::string name;  // as in --name
   Target target;

@@ -245,9 +245,14 @@ StateView Engine::Loop::state() const {
 
 Status Engine::Loop::run() {
   const int64_t begin_us = step_clock_.now_us();
+  sampler_->begin_masks(logit_rows_);
   Status status = model_.forward(plan_, state(), *workspace_);
   if (status && speculation_) status = speculation_->note_rows(state(), *workspace_);
-  if (status && !logit_rows_.empty()) status = sampler_->enqueue(logit_rows_, workspace_->logits());
+  if (status && !logit_rows_.empty()) {
+    status = sampler_->enqueue(logit_rows_, workspace_->logits());
+  } else {
+    sampler_->drop_masks();
+  }
   if (status) {
     for (const SequenceRows& rows : plan_.sequences) {
       cache_->step_enqueued(by_slot_[static_cast<size_t>(rows.slot)]->cache, rows.begin, rows.begin + rows.count);

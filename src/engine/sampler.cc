@@ -1,7 +1,5 @@
 #include "engine/sampler.h"
 
-#include <algorithm>
-
 namespace deepinfer {
 
 Result<std::unique_ptr<Sampler>> Sampler::create(Device& device, int32_t vocab, int32_t max_rows) {
@@ -53,23 +51,6 @@ void Sampler::add_row(const DrawRow& draw) {
   host_settings_.push_back(row);
 }
 
-// Rows of a verification see the mask's state behind their drafts, which were cut where the mask refuses one.
-void Sampler::fill_masks(std::span<const DrawRow> rows) {
-  host_masks_.clear();
-  if (std::none_of(rows.begin(), rows.end(), [](const DrawRow& row) { return row.sequence->masked; })) return;
-  const size_t words = static_cast<size_t>(vocab_ + 31) / 32;
-  host_masks_.assign(rows.size() * words, ~0u);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].sequence->masked) continue;
-    TokenMask* mask = rows[i].sequence->mask.get();
-    const int32_t drafts = rows[i].drafts;
-    if (drafts > 0) DI_CHECK(mask->accept(rows[i].sequence->drafts.tokens[static_cast<size_t>(drafts) - 1]));
-    mask->fill(std::span(host_masks_).subspan(i * words, words));
-    const bool last = i + 1 == rows.size() || rows[i + 1].sequence != rows[i].sequence;
-    if (last && drafts > 0) mask->rollback(drafts);
-  }
-}
-
 Status Sampler::upload(Buffer& buffer, const void* data, size_t bytes) {
   // Twice the need, so that counts which grow by a token a step do not allocate in every one.
   if (bytes > buffer.bytes()) {
@@ -85,14 +66,14 @@ Status Sampler::enqueue(std::span<const DrawRow> rows, const float* logits) {
   host_bias_values_.clear();
   host_history_.clear();
   for (const DrawRow& row : rows) add_row(row);
-  fill_masks(rows);
+  const std::vector<uint32_t>& masks = mask_worker_.finish();
   host_count_ = static_cast<int32_t>(rows.size());
   DI_CHECK_OK(upload(count_, &host_count_, sizeof(host_count_)));
   DI_CHECK_OK(upload(settings_, host_settings_.data(), host_settings_.size() * sizeof(SampleRow)));
   DI_CHECK_OK(upload(bias_ids_, host_bias_ids_.data(), host_bias_ids_.size() * sizeof(int32_t)));
   DI_CHECK_OK(upload(bias_values_, host_bias_values_.data(), host_bias_values_.size() * sizeof(float)));
   DI_CHECK_OK(upload(history_, host_history_.data(), host_history_.size() * sizeof(int32_t)));
-  DI_CHECK_OK(upload(masks_, host_masks_.data(), host_masks_.size() * sizeof(uint32_t)));
+  DI_CHECK_OK(upload(masks_, masks.data(), masks.size() * sizeof(uint32_t)));
   SampleParams params{};
   params.rows = {.count = count_.as<int32_t>(), .capacity = max_rows_};
   params.logits = logits;
@@ -100,7 +81,7 @@ Status Sampler::enqueue(std::span<const DrawRow> rows, const float* logits) {
   params.bias_ids = bias_ids_.as<int32_t>();
   params.bias_values = bias_values_.as<float>();
   params.history = history_.as<int32_t>();
-  if (!host_masks_.empty()) {
+  if (!masks.empty()) {
     params.masks = masks_.as<uint32_t>();
     params.mask_words = (vocab_ + 31) / 32;
   }

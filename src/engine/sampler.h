@@ -15,16 +15,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/mask_worker.h"
 #include "engine/sequence.h"
 #include "ops/device.h"
 
 namespace deepinfer {
-
-// A draw at the position behind a sequence's tokens and the first `drafts` of its drafts, as if those were accepted.
-struct DrawRow {
-  const Sequence* sequence = nullptr;
-  int32_t drafts = 0;
-};
 
 // How `sequence` draws the token `ahead` positions behind its tokens, without bias and penalties.
 SampleRow draw_settings(const Sequence& sequence, int32_t ahead);
@@ -33,7 +28,11 @@ class Sampler {
  public:
   static Result<std::unique_ptr<Sampler>> create(Device& device, int32_t vocab, int32_t max_rows);
 
-  // Row i of `logits` is drawn for rows[i]. Rows of one sequence lie together, by growing number of drafts.
+  // Begins the masks of a step's rows beside what runs next; enqueue() or drop_masks() ends that. Rows of one sequence lie
+  // together, by growing number of drafts.
+  void begin_masks(std::span<const DrawRow> rows) { mask_worker_.begin(rows, vocab_); }
+  void drop_masks() { mask_worker_.finish(); }
+  // Row i of `logits` is drawn for rows[i], those of begin_masks().
   Status enqueue(std::span<const DrawRow> rows, const float* logits);
   // Of the last enqueue(), after its work was waited for.
   const SampleResult& result(size_t row) const { return host_results_[row]; }
@@ -41,7 +40,6 @@ class Sampler {
  private:
   Sampler(Device& device, int32_t vocab, int32_t max_rows) : device_(device), vocab_(vocab), max_rows_(max_rows) {}
   void add_row(const DrawRow& draw);
-  void fill_masks(std::span<const DrawRow> rows);
   // Makes `buffer` hold `bytes` and uploads `data` to it.
   Status upload(Buffer& buffer, const void* data, size_t bytes);
 
@@ -53,8 +51,8 @@ class Sampler {
   std::vector<SampleRow> host_settings_;
   std::vector<int32_t> host_bias_ids_, host_history_;
   std::vector<float> host_bias_values_;
-  std::vector<uint32_t> host_masks_;  // [rows, words]; empty when no row is masked
   std::vector<SampleResult> host_results_;
+  MaskWorker mask_worker_;
 };
 
 }  // namespace deepinfer

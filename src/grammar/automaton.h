@@ -44,6 +44,8 @@ class Automaton {
   // Rows from here on may be forgotten: no state that is kept uses them.
   void truncate(size_t num_rows) { earley_.truncate(num_rows); }
   size_t num_rows() const { return earley_.num_rows(); }
+  // Of the lexer, which measure how much is built.
+  size_t num_states() const { return lexer_.num_states(); }
 
   Lexer& lexer() { return lexer_; }
   // A limit was reached: what follows may be narrower than the grammar.

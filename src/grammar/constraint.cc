@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "grammar/regex_syntax.h"
 
@@ -12,12 +13,48 @@ namespace {
 // Rows that masks tried and no accepted token used are forgotten beyond this many.
 constexpr size_t kSpareRows = 4096;
 
+// Beyond so many lexer states (about a kilobyte each) a seed learns no more.
+constexpr size_t kMaxLearned = 1000;
+
+}  // namespace
+
+// The automaton that masks begin with. What it answers does not depend on how much of it is built, so it may grow from answer to
+// answer. Threads: any; the lock is held for the exchange of a pointer only.
+class AutomatonSeed {
+ public:
+  explicit AutomatonSeed(Automaton automaton)
+      : automaton_(std::make_shared<const Automaton>(std::move(automaton))), num_rows_(automaton_->num_rows()) {}
+
+  std::shared_ptr<const Automaton> get() const {
+    const std::lock_guard lock(mutex_);
+    return automaton_;
+  }
+
+  // Takes what an answer has worked out.
+  void offer(Automaton automaton) {
+    const size_t states = automaton.num_states();
+    if (states <= get()->num_states() || states > kMaxLearned || automaton.exhausted()) return;
+    automaton.truncate(num_rows_);
+    auto next = std::make_shared<const Automaton>(std::move(automaton));
+    const std::lock_guard lock(mutex_);
+    if (states > automaton_->num_states()) automaton_.swap(next);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Automaton> automaton_;
+  const size_t num_rows_;
+};
+
+namespace {
+
 class ConstraintMask final : public TokenMask {
  public:
-  ConstraintMask(const Automaton& automaton, const GrammarState& first, std::vector<TokenId> end_ids)
-      : automaton_(automaton), end_ids_(std::move(end_ids)) {
+  ConstraintMask(std::shared_ptr<AutomatonSeed> seed, const GrammarState& first, std::vector<TokenId> end_ids)
+      : seed_(std::move(seed)), automaton_(*seed_->get()), end_ids_(std::move(end_ids)) {
     history_.push_back({first, automaton_.num_rows()});
   }
+  ~ConstraintMask() override { seed_->offer(std::move(automaton_)); }
 
   void fill(std::span<uint32_t> words) const override {
     const Entry& now = history_.back();
@@ -53,6 +90,7 @@ class ConstraintMask final : public TokenMask {
     GrammarState state;
     size_t num_rows = 0;  // rows below this are in use
   };
+  std::shared_ptr<AutomatonSeed> seed_;
   mutable Automaton automaton_;  // fill() builds more of it; what it answers does not depend on that
   std::vector<TokenId> end_ids_;
   std::vector<Entry> history_;
@@ -61,10 +99,14 @@ class ConstraintMask final : public TokenMask {
 }  // namespace
 
 Constraint::Constraint(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules)
-    : seed_(std::move(vocabulary), lexer, std::move(rules)) {
-  first_ = seed_.begin();
-  std::vector<uint32_t> words(seed_.vocabulary().num_words());
-  seed_.mask(first_, words);
+    : num_tokens_(vocabulary->size()) {
+  Automaton automaton(std::move(vocabulary), lexer, std::move(rules));
+  first_ = automaton.begin();
+  std::vector<uint32_t> words(automaton.vocabulary().num_words());
+  automaton.mask(first_, words);
+  exhausted_ = automaton.exhausted();
+  automaton.lexer().arena().stop_clock();  // from here on masks are made, which have all the time there is
+  seed_ = std::make_shared<AutomatonSeed>(std::move(automaton));
 }
 
 std::unique_ptr<TokenMask> Constraint::start(std::vector<TokenId> end_ids) const {
@@ -72,7 +114,7 @@ std::unique_ptr<TokenMask> Constraint::start(std::vector<TokenId> end_ids) const
 }
 
 bool Constraint::matches(std::string_view text) const {
-  Automaton automaton(seed_);
+  Automaton automaton(*seed_->get());
   GrammarState state = first_;
   return automaton.advance(state, text) && state.complete;
 }
@@ -84,6 +126,7 @@ ConstraintResult compile_regex(std::shared_ptr<const Vocabulary> vocabulary, std
         fmt::format("the regular expression has {} bytes, at most {} are allowed", pattern.size(), limits.max_source_bytes));
   }
   Lexer lexer(limits.regex);
+  lexer.arena().start_clock();
   DI_TRY(const Rx rx, parse_regex(lexer.arena(), pattern, RegexUse::kWhole));
   if (lexer.arena().exhausted()) return too_large("the regular expression is too complex: simplify it");
   if (!lexer.arena().alive(rx)) return invalid_argument("no text matches the regular expression");

@@ -5,6 +5,7 @@
 // of the automaton compiled so far (the first mask is already in it) and grows on its own. Promise: never throws, bounded by
 // CompileLimits, on hostile input too. Threads: a Constraint is const, shared by as many masks as you like; compile from any
 // thread.
+// What a mask has worked out is handed on when it goes: later masks of the constraint begin with it.
 //
 //   auto vocabulary = Vocabulary::create(tokenizer);
 //   DI_TRY(auto constraint, compile_regex(vocabulary, "[0-9]{4}-[0-9]{2}"));
@@ -24,6 +25,8 @@
 
 namespace deepinfer {
 
+class AutomatonSeed;
+
 class Constraint {
  public:
   Constraint(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules);
@@ -34,12 +37,14 @@ class Constraint {
   bool matches(std::string_view text) const;
   // Nothing satisfies it.
   bool impossible() const { return first_.threads.empty() && !first_.complete; }
-  int32_t vocab_size() const { return seed_.vocabulary().size(); }
-  bool exhausted() const { return seed_.exhausted(); }
+  int32_t vocab_size() const { return num_tokens_; }
+  bool exhausted() const { return exhausted_; }
 
  private:
-  Automaton seed_;
+  std::shared_ptr<AutomatonSeed> seed_;
   GrammarState first_;
+  int32_t num_tokens_ = 0;
+  bool exhausted_ = false;
 };
 
 struct CompileLimits {

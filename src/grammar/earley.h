@@ -26,6 +26,7 @@ class Earley {
  public:
   explicit Earley(std::unique_ptr<RuleSource> rules) : rules_(std::move(rules)) {}
   Earley(const Earley& other);
+  Earley(Earley&&) = default;
   Earley& operator=(const Earley&) = delete;
 
   // Where a lexer state accepted terminals that row `row` waited for.

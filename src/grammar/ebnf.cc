@@ -189,6 +189,7 @@ ConstraintResult compile_ebnf(std::shared_ptr<const Vocabulary> vocabulary, std:
     return too_large(fmt::format("the grammar has {} bytes, at most {} are allowed", grammar.size(), limits.max_source_bytes));
   }
   Lexer lexer(limits.regex);
+  lexer.arena().start_clock();
   DI_TRY(auto rules, parse_ebnf(lexer.arena(), grammar));
   auto out = std::make_shared<const Constraint>(std::move(vocabulary), lexer, std::move(rules));
   if (out->exhausted()) return too_large("the grammar is too complex: simplify it");

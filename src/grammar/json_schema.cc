@@ -26,13 +26,14 @@ Result<std::shared_ptr<const SchemaPlan>> compile_plan(RegexArena& arena, const 
     return unsupported(fmt::format("JSON Schema keyword {} cannot be enforced: {}", reader.first_place(shapes.problem_keyword()),
                                    shapes.problem()));
   }
-  if (!plan) return Error{plan.error().code, "JSON Schema: " + plan.error().message};
+  if (!plan) return Error{plan.error().code, "JSON Schema at #: " + plan.error().message};
   return plan;
 }
 
 ConstraintResult compile_json_schema(std::shared_ptr<const Vocabulary> vocabulary, const Json& schema,
                                      const SchemaOptions& options, const CompileLimits& limits) {
   Lexer lexer(limits.regex);
+  lexer.arena().start_clock();
   DI_TRY(auto plan, compile_plan(lexer.arena(), schema, options));
   auto out = std::make_shared<const Constraint>(std::move(vocabulary), lexer, std::make_unique<SchemaRules>(std::move(plan)));
   if (out->exhausted()) return too_large("JSON Schema: its patterns and bounds are too complex: simplify them");

@@ -1,5 +1,7 @@
 #include "grammar/regex.h"
 
+#include <time.h>
+
 #include <algorithm>
 
 namespace deepinfer {
@@ -18,6 +20,12 @@ size_t hash_of(uint8_t kind, std::span<const uint32_t> args) {
   return static_cast<size_t>(hash);
 }
 
+int64_t thread_cpu_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * int64_t{1'000'000} + now.tv_nsec / 1000;
+}
+
 }  // namespace
 
 RegexArena::RegexArena(const RegexLimits& limits) : limits_(limits), buckets_(1024, 0) {
@@ -28,12 +36,22 @@ RegexArena::RegexArena(const RegexLimits& limits) : limits_(limits), buckets_(10
   intern(Kind::kNot, {&nothing, 1}, true, true);
 }
 
+void RegexArena::start_clock() { deadline_us_ = thread_cpu_us() + limits_.max_cpu_us; }
+
+bool RegexArena::out_of_time() {
+  constexpr uint32_t kTicks = 1024;
+  if (deadline_us_ == 0 || ++ticks_ % kTicks != 0) return false;
+  if (thread_cpu_us() < deadline_us_) return false;
+  exhausted_ = true;
+  return true;
+}
+
 Rx RegexArena::intern(Kind kind, std::span<const uint32_t> args, bool nullable, bool positive) {
   const size_t hash = hash_of(static_cast<uint8_t>(kind), args);
   for (uint32_t at = buckets_[hash & (buckets_.size() - 1)]; at != 0; at = nodes_[at].chain) {
     if (nodes_[at].kind == kind && std::ranges::equal(this->args(at), args)) return at;
   }
-  if (nodes_.size() >= limits_.max_nodes) {
+  if (nodes_.size() >= limits_.max_nodes || (exhausted_ && deadline_us_ != 0) || out_of_time()) {
     exhausted_ = true;
     return kNothing;
   }

@@ -29,6 +29,8 @@ inline constexpr int32_t kNoLimit = -1;
 struct RegexLimits {
   size_t max_nodes = 400'000;
   size_t max_edges = 1'000'000;
+  // Processor time between start_clock() and stop_clock(), so that a busy machine refuses nothing that an idle one accepts.
+  int64_t max_cpu_us = 2'000'000;
 };
 
 class RegexArena {
@@ -74,6 +76,12 @@ class RegexArena {
   StringRest string_rest(Rx rx) const;
   // What follows a json_body(); kNothing where `rx` does not begin with one.
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
+
+  // Begins to count the processor time of this thread against the limit.
+  void start_clock();
+  void stop_clock() { deadline_us_ = 0; }
+  // Looks at the clock now and then; the arena is exhausted when the time is over.
+  bool out_of_time();
 
   size_t num_nodes() const { return nodes_.size(); }
   bool exhausted() const { return exhausted_; }
@@ -122,6 +130,8 @@ class RegexArena {
   std::vector<Edge> edges_;
   std::vector<uint32_t> buckets_;
   bool exhausted_ = false;
+  int64_t deadline_us_ = 0;  // of the thread's processor time; 0 = no limit
+  uint32_t ticks_ = 0;
 };
 
 }  // namespace deepinfer

@@ -144,11 +144,11 @@ Status SchemaReader::read_condition(const Place& at) {
 std::string SchemaReader::first_place(const std::string& keyword) const {
   if (const auto found = places_.find(keyword); found != places_.end())
     return fmt::format("'{}' (first at #{})", keyword, found->second);
-  if (keyword != "allOf") return keyword.empty() ? "" : fmt::format("'{}'", keyword);
+  if (keyword != "allOf") return fmt::format("'{}' (in what # leads to)", keyword);
   for (const char* other : {"oneOf", "anyOf", "not", "if"}) {
     if (places_.contains(other)) return first_place(other);
   }
-  return "'properties'";
+  return "'properties' (in what # leads to)";
 }
 
 Rx SchemaReader::outside(Rx text) {

@@ -30,7 +30,7 @@ SchemaShapes::Memo<ArrayShape>& SchemaShapes::memo() {
 }
 
 void SchemaShapes::count_step() {
-  if (++steps_ > kMaxSteps) fail("allOf", kTooLarge);
+  if (++steps_ > kMaxSteps || arena_.out_of_time()) fail("allOf", kTooLarge);
 }
 
 // ---- scalars ---------------------------------------------------------------------------------------------------

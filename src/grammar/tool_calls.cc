@@ -61,6 +61,7 @@ class FormCompiler {
         arguments_(std::make_shared<const ArgumentMarkup>(form.markup.argument)) {}
 
   ConstraintResult compile(std::shared_ptr<const Vocabulary> vocabulary) {
+    arena().start_clock();
     FixedRules& fixed = rules_->fixed();
     const Nonterminal start = fixed.add(), body = fixed.add(), calls = fixed.add();
     fixed.set_start(start);
@@ -125,7 +126,7 @@ class FormCompiler {
     const auto compile = [&](const Json& schema) -> Result<std::shared_ptr<const SchemaPlan>> {
       if (schema.dump().size() > limits_.max_source_bytes) return too_large("the JSON Schema is larger than 1 MiB");
       DI_TRY(auto plan, compile_plan(arena(), schema, {}, {markup_.end_mark}));
-      if (plan->values[plan->root].objects.empty()) return invalid_argument("JSON Schema: no object satisfies the schema");
+      if (plan->values[plan->root].objects.empty()) return invalid_argument("JSON Schema at #: no object satisfies the schema");
       return plan;
     };
     Json any = Json::object();

@@ -9,10 +9,13 @@
 namespace deepinfer {
 namespace {
 
-// An entry takes about a megabyte.
+// An entry takes about a megabyte, five when answers have visited much of it.
 constexpr size_t kMaxEntries = 64;
 // Compiled, a large source takes tens of megabytes: it is made anew for each request.
 constexpr size_t kMaxKeptSource = 32 << 10;
+// A refusal is only its source.
+constexpr size_t kMaxRefusedSource = 2 << 20;
+constexpr size_t kMaxKeyBytes = 8 << 20;
 
 }  // namespace
 
@@ -31,18 +34,21 @@ ConstraintResult Constraints::find(std::string key, Compile compile) {
     for (Entry& entry : entries_) {
       if (entry.key != key) continue;
       entry.used = ++clock_;
-      return entry.constraint;
+      return entry.result;
     }
   }
-  DI_TRY(auto constraint, compile());
-  if (key.size() > kMaxKeptSource) return constraint;
+  ConstraintResult result = compile();
+  if (key.size() > (result ? kMaxKeptSource : kMaxRefusedSource)) return result;
   const std::lock_guard lock(mutex_);
-  if (entries_.size() >= kMaxEntries) {
-    entries_.erase(
-        std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; }));
+  key_bytes_ += key.size();
+  entries_.push_back({std::move(key), result, ++clock_});
+  while (entries_.size() > kMaxEntries || key_bytes_ > kMaxKeyBytes) {
+    const auto oldest =
+        std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    key_bytes_ -= oldest->key.size();
+    entries_.erase(oldest);
   }
-  entries_.push_back({std::move(key), constraint, ++clock_});
-  return constraint;
+  return result;
 }
 
 ConstraintResult Constraints::of(const OutputConstraint& wanted) {

@@ -1,7 +1,7 @@
 // host/constraints.h - compiled constraints of one tokenizer, kept for the next request that asks for the same.
 //
-// Promise: bounded (the least recently used goes first); a refusal is not kept. Compiling happens on the caller's thread,
-// outside the lock.
+// Promise: bounded (the least recently used goes first). A refusal is kept, too: it may have taken as long as the limits allow.
+// Compiling happens on the caller's thread, outside the lock.
 // Threads: any.
 #pragma once
 
@@ -29,7 +29,7 @@ class Constraints {
  private:
   struct Entry {
     std::string key;
-    std::shared_ptr<const Constraint> constraint;
+    ConstraintResult result;
     int64_t used = 0;
   };
   template <class Compile>
@@ -41,6 +41,7 @@ class Constraints {
   // Made by the first constraint that needs them: it takes a quarter of a second. In the second, marks of tool calls are text.
   std::shared_ptr<const Vocabulary> vocabularies_[2];
   std::vector<Entry> entries_;
+  size_t key_bytes_ = 0;
   int64_t clock_ = 0;
 };
 
