@@ -68,6 +68,11 @@ def the_constraint_begins_after_thinking():
 
 
 @case
+def an_empty_expression_matches_the_empty_text():
+    assert run('--regex', '', 'hi') == ''
+
+
+@case
 def what_cannot_be_enforced_is_refused_by_name():
     path = written('bad.json', '{"properties": {"a": {"pattern": "(x)\\\\1"}}}')
     error = run('--json-schema', path, 'x', code=1)

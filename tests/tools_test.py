@@ -2,6 +2,7 @@
 """tests/tools_test.py PROGRAM [CASE...]: calls of tools that are promised to fit (strict, required, named, beside a format), on all
 wires. An untrained model draws nearly at random, so whatever the constraint lets through comes; jsonschema judges it.
 Last line `N passed, N failed`. Needs the packages of tools/serve_packages.txt."""
+import concurrent.futures
 import json
 import os
 import random
@@ -138,6 +139,24 @@ def a_format_beside_tools_holds_for_answers_and_calls():
                 valid(chat_calls(answer), {'f': tool})
             elif answer.choices[0].finish_reason == 'stop':
                 jsonschema.validate(json.loads(answer.choices[0].message.content), schema)
+
+
+@case
+def speculation_and_company_change_no_byte():
+    tools = [{'type': 'function', 'function': {'name': name, 'parameters': schema}} for name, schema in schemas(random.Random(3)).items()]
+    found = []
+    for flags in (('--spec', 'off'), ('--spec', 'on')):
+        with Server('--context', '4096', *flags, model=os.path.join(ROOT, 'models', 'tiny-v41')) as server:
+            api = openai_client(server)
+
+            def answer(seed):
+                made = api.chat.completions.create(model='test', messages=ASK, tools=tools, tool_choice='required', seed=seed, temperature=1.0, max_tokens=300, **OFF)
+                return [(c.function.name, c.function.arguments) for c in made.choices[0].message.tool_calls]
+
+            found.append([answer(seed) for seed in range(4)])
+            with concurrent.futures.ThreadPoolExecutor(4) as together:
+                found.append(list(together.map(answer, range(4))))
+    assert all(answers == found[0] for answers in found), found
 
 
 @case

@@ -235,5 +235,37 @@ TEST(Constraint, MasksAndAcceptAgreeOnEveryToken) {
   }
 }
 
+// What an answer has worked out changes nothing for the next one.
+TEST(Constraint, LaterMasksSayWhatTheFirstOneSaid) {
+  const auto constraint = schema(
+      R"({"type":"object","properties":{"ab":{"type":"integer"},"abc":{"type":"string","pattern":"^x+$"}},"required":["abc"]})");
+  const auto vocabulary = byte_vocabulary();
+  const auto masks = [&](std::string_view text) {
+    std::vector<uint32_t> out;
+    const auto mask = constraint->start({5});
+    for (const char c : text) {
+      std::vector<uint32_t> words(vocabulary->num_words());
+      mask->fill(words);
+      out.insert(out.end(), words.begin(), words.end());
+      EXPECT_TRUE(mask->accept(static_cast<uint8_t>(c)));
+    }
+    return out;
+  };
+  const std::string text = R"({"other": [1, {"k": null}], "abc": "xx", "ab": -4})", other = R"({"abc":"x","z":true})";
+  const auto first = masks(text);
+  const auto second = masks(other);
+  EXPECT_EQ(masks(text), first);
+  EXPECT_EQ(masks(other), second);
+}
+
+TEST(Constraint, CompilingEndsWhenItsTimeIsOver) {
+  std::string branches;
+  for (int i = 0; i < 400; ++i) branches += fmt::format(R"({}{{"type":"string","pattern":"a.{{{}}}b.*{}"}})", i ? "," : "", i % 90, i);
+  const auto json = *Json::parse(R"({"oneOf":[)" + branches + "]}");
+  const auto refused = compile_json_schema(byte_vocabulary(), json, {}, {.regex = {.max_cpu_us = 20'000}});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("JSON Schema"), std::string::npos) << refused.error().message;
+}
+
 }  // namespace
 }  // namespace deepinfer
