@@ -95,8 +95,7 @@ Result<AskOptions> Chat::ask_options() const {
 
 Result<ResponseFormat> Chat::format() const {
   ResponseFormat out;
-  const int given =
-      (settings_.json_schema.empty() ? 0 : 1) + (settings_.regex ? 1 : 0) + (settings_.grammar.empty() ? 0 : 1);
+  const int given = (settings_.json_schema.empty() ? 0 : 1) + (settings_.regex ? 1 : 0) + (settings_.grammar.empty() ? 0 : 1);
   if (given > 1) return invalid_argument("give one of --json-schema, --regex and --grammar");
   if (settings_.regex) {
     out.kind = ResponseFormat::Kind::kRegex;

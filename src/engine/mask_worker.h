@@ -51,8 +51,8 @@ class MaskWorker {
   std::vector<Group> groups_;
   std::vector<uint32_t> words_;
   size_t row_words_ = 0;
-  // Which step is at hand and how many of its groups are begun: step * 2^32 + begun. A thread late from an old step finds that its
-  // number has passed.
+  // Which step is at hand and how many of its groups are begun: step * 2^32 + begun. A thread late from an old step finds that
+  // its number has passed.
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> num_groups_{0};
   std::atomic<uint64_t> done_{0};  // groups of this step

@@ -260,7 +260,8 @@ TEST(Constraint, LaterMasksSayWhatTheFirstOneSaid) {
 
 TEST(Constraint, CompilingEndsWhenItsTimeIsOver) {
   std::string branches;
-  for (int i = 0; i < 400; ++i) branches += fmt::format(R"({}{{"type":"string","pattern":"a.{{{}}}b.*{}"}})", i ? "," : "", i % 90, i);
+  for (int i = 0; i < 400; ++i)
+    branches += fmt::format(R"({}{{"type":"string","pattern":"a.{{{}}}b.*{}"}})", i ? "," : "", i % 90, i);
   const auto json = *Json::parse(R"({"oneOf":[)" + branches + "]}");
   const auto refused = compile_json_schema(byte_vocabulary(), json, {}, {.regex = {.max_cpu_us = 20'000}});
   ASSERT_FALSE(refused);

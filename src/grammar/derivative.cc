@@ -28,7 +28,7 @@ constexpr Escape kEscapes[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 8}, {
 }  // namespace
 
 std::span<const RegexArena::Edge> RegexArena::edges(Rx rx) {
-  if (!nodes_[rx].has_edges) {
+  if (!nodes_[rx].has_edges && !out_of_time()) {
     const Edges computed = compute_edges(rx);
     Node& node = nodes_[rx];
     node.has_edges = true;
@@ -197,7 +197,7 @@ bool RegexArena::alive(Rx rx) {
 bool RegexArena::search_alive(Rx start) {
   std::unordered_map<Rx, Rx> parent{{start, kNothing}};
   std::deque<Rx> open{start};
-  while (!open.empty() && parent.size() < kAliveBudget) {
+  while (!open.empty() && parent.size() < kAliveBudget && !out_of_time()) {
     const Rx rx = open.front();
     open.pop_front();
     if (nodes_[rx].positive || nodes_[rx].nullable || nodes_[rx].alive == Alive::kYes) {

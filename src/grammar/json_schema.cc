@@ -36,7 +36,7 @@ ConstraintResult compile_json_schema(std::shared_ptr<const Vocabulary> vocabular
   lexer.arena().start_clock();
   DI_TRY(auto plan, compile_plan(lexer.arena(), schema, options));
   auto out = std::make_shared<const Constraint>(std::move(vocabulary), lexer, std::make_unique<SchemaRules>(std::move(plan)));
-  if (out->exhausted()) return too_large("JSON Schema: its patterns and bounds are too complex: simplify them");
+  if (out->exhausted()) return too_large("JSON Schema at #: its patterns and bounds are too complex: simplify them");
   return std::shared_ptr<const Constraint>(std::move(out));
 }
 

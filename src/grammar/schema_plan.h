@@ -38,7 +38,7 @@ struct ValuePlan {
 struct SchemaPlan {
   std::vector<ValuePlan> values;  // 0 stands for kNoValue and is empty
   uint32_t root = 0;
-  Rx any_text = kNothing;  // what a string without conditions decodes to
+  Rx any_text = kNothing;   // what a string without conditions decodes to
   Rx free_body = kNothing;  // how it is written between its quotes
 };
 

@@ -43,7 +43,8 @@ Nonterminal SchemaRules::state(State state) {
 
 SchemaRules::State SchemaRules::first_state(uint32_t value, uint32_t shape, Kind kind) const {
   const ValuePlan& plan = plan_->values[value];
-  const size_t words = kind == Kind::kArray ? plan.arrays[shape].counts.size() + 1 : (plan.objects[shape].entries.size() + 31) / 32;
+  const size_t words =
+      kind == Kind::kArray ? plan.arrays[shape].counts.size() + 1 : (plan.objects[shape].entries.size() + 31) / 32;
   return {.value = value, .shape = shape, .kind = kind, .words = std::vector<uint32_t>(words, 0)};
 }
 

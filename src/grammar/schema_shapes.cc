@@ -18,7 +18,12 @@ constexpr const char* kCircular = "a $ref leads to itself without an object or a
 }  // namespace
 
 SchemaShapes::SchemaShapes(SchemaAlgebra& algebra, RegexArena& arena, Rx strings, Rx free_body)
-    : algebra_(algebra), arena_(arena), any_text_(strings), free_body_(free_body), any_number_(plain_number(arena)), narrow_(strings != deepinfer::any_text(arena)) {}
+    : algebra_(algebra),
+      arena_(arena),
+      any_text_(strings),
+      free_body_(free_body),
+      any_number_(plain_number(arena)),
+      narrow_(strings != deepinfer::any_text(arena)) {}
 
 template <>
 SchemaShapes::Memo<ObjectShape>& SchemaShapes::memo() {

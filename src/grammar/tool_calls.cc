@@ -66,7 +66,9 @@ class FormCompiler {
     const Nonterminal start = fixed.add(), body = fixed.add(), calls = fixed.add();
     fixed.set_start(start);
     Production first;
-    if (form_.thinking) first.push_back(Symbol::terminal(arena().concat(without({markup_.mark, markup_.end_thinking}), literal(markup_.end_thinking))));
+    if (form_.thinking)
+      first.push_back(
+          Symbol::terminal(arena().concat(without({markup_.mark, markup_.end_thinking}), literal(markup_.end_thinking))));
     first.push_back(Symbol::nonterminal(body));
     fixed.add(start, std::move(first));
     DI_CHECK_OK(add_body(body, calls));

@@ -19,11 +19,11 @@
 namespace deepinfer {
 
 struct CallMarkup {
-  std::string lead;                       // may stand before `open`
-  std::string open, close;                // around all calls
-  std::string call, named, end_call;      // call NAME named ARGUMENTS end_call
+  std::string lead;                   // may stand before `open`
+  std::string open, close;            // around all calls
+  std::string call, named, end_call;  // call NAME named ARGUMENTS end_call
   ArgumentMarkup argument;
-  std::string mark, end_mark;             // where markup begins in an answer; where it ends a value
+  std::string mark, end_mark;  // where markup begins in an answer; where it ends a value
   std::string end_thinking;
 };
 

@@ -16,7 +16,8 @@ std::shared_ptr<const Vocabulary> vocabulary() {
   static const auto out = [] {
     std::vector<std::string> tokens;
     for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-    for (const char* more : {"｜DSML｜", "</think>", "</", " calls", ">\n", "\n\n", "<｜", "｜ parameter", "invoke name=\"", "true\">", "{\""})
+    for (const char* more :
+         {"｜DSML｜", "</think>", "</", " calls", ">\n", "\n\n", "<｜", "｜ parameter", "invoke name=\"", "true\">", "{\""})
       tokens.emplace_back(more);
     return Vocabulary::create(tokens);
   }();
@@ -91,7 +92,8 @@ Conversation conversation(std::vector<ToolDefinition> tools, ToolChoice choice, 
   return out;
 }
 
-constexpr const char* kBox = R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},"my size":{"type":"integer","minimum":3},
+constexpr const char* kBox =
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},"my size":{"type":"integer","minimum":3},
   "tags":{"type":"array","items":{"type":"string"},"maxItems":2},"mixed":{"type":["string","null"]},"quo\"te":{"type":"boolean"}},
   "required":["name","my size"],"additionalProperties":false})";
 
@@ -99,7 +101,8 @@ TEST(ToolCalls, AcceptsWhatTheRecipeWrites) {
   const Conversation chat = conversation({tool("box", kBox), tool("nothing", "")}, ToolChoice::kRequired, true);
   const auto constraint = compiled(chat);
   const std::string calls =
-      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"box\">\n<｜DSML｜ parameter name=\"tags\" string=\"false\">[\"a\", \"b\"]</｜DSML｜ parameter>\n"
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"box\">\n<｜DSML｜ parameter name=\"tags\" string=\"false\">[\"a\", "
+      "\"b\"]</｜DSML｜ parameter>\n"
       "<｜DSML｜ parameter name=\"name\" string=\"true\">a\"<b\n</｜DSML｜ parameter>\n"
       "<｜DSML｜ parameter name=\"my\\u0020size\" string=\"false\">12</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n"
       "<｜DSML｜ invoke name=\"nothing\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
@@ -127,8 +130,9 @@ TEST(ToolCalls, AcceptsWhatTheRecipeWrites) {
 }
 
 TEST(ToolCalls, AutoMayAnswerOrCall) {
-  const std::string call = "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"x\" string=\"false\">1</｜DSML｜ parameter>\n"
-                           "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  const std::string call =
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"x\" string=\"false\">1</｜DSML｜ parameter>\n"
+      "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
   const auto integer = tool("f", R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})");
   const auto free = compiled(conversation({integer}, ToolChoice::kAuto, false));
   EXPECT_TRUE(free->matches("Just text, with < and </｜DSML｜."));
@@ -158,8 +162,9 @@ TEST(ToolCalls, WhatCannotBeEnforcedIsRefusedOnlyWhereItWasPromised) {
   EXPECT_NE(refused.error().message.find("tool 'f': JSON Schema keyword 'pattern' at #/properties/x"), std::string::npos)
       << refused.error().message;
   chat.tools[0].strict = false;
-  EXPECT_TRUE(compiled(chat)->matches("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"x\" string=\"true\">aa</｜DSML｜ parameter>\n"
-                                      "</｜DSML｜ invoke>\n</｜DSML｜ calls>"));
+  EXPECT_TRUE(compiled(chat)->matches(
+      "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"x\" string=\"true\">aa</｜DSML｜ parameter>\n"
+      "</｜DSML｜ invoke>\n</｜DSML｜ calls>"));
 }
 
 std::string random_schema(std::mt19937& random, int depth);
@@ -195,9 +200,8 @@ TEST(ToolCalls, RandomAnswersCallWithValidArguments) {
   int calls = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
-    const Conversation chat =
-        conversation({tool("f", random_object(random, 2)), tool("g-2", random_object(random, 1))},
-                     random() % 4 ? ToolChoice::kRequired : ToolChoice::kAuto, random() % 2 == 0);
+    const Conversation chat = conversation({tool("f", random_object(random, 2)), tool("g-2", random_object(random, 1))},
+                                           random() % 4 ? ToolChoice::kRequired : ToolChoice::kAuto, random() % 2 == 0);
     const auto constraint = compiled(chat);
     for (int i = 0; i < 3; ++i) {
       const std::string text = drawn(*constraint, random);

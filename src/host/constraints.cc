@@ -52,16 +52,14 @@ ConstraintResult Constraints::find(std::string key, Compile compile) {
 }
 
 ConstraintResult Constraints::of(const OutputConstraint& wanted) {
-  return find(std::string(constraint_name(wanted.kind)) + " " + wanted.schema,
-              [&]() -> ConstraintResult {
-                if (wanted.kind == OutputConstraint::Kind::kRegex) return compile_regex(vocabulary(), wanted.schema);
-                if (wanted.kind != OutputConstraint::Kind::kJson) return internal_error("tools are held to a ToolCallForm");
-                if (wanted.schema.empty()) return compile_json_object(vocabulary());
-                if (wanted.schema.size() > CompileLimits{}.max_source_bytes)
-                  return too_large("the JSON Schema is larger than 1 MiB");
-                DI_TRY(const Json schema, Json::parse(wanted.schema));
-                return compile_json_schema(vocabulary(), schema);
-              });
+  return find(std::string(constraint_name(wanted.kind)) + " " + wanted.schema, [&]() -> ConstraintResult {
+    if (wanted.kind == OutputConstraint::Kind::kRegex) return compile_regex(vocabulary(), wanted.schema);
+    if (wanted.kind != OutputConstraint::Kind::kJson) return internal_error("tools are held to a ToolCallForm");
+    if (wanted.schema.empty()) return compile_json_object(vocabulary());
+    if (wanted.schema.size() > CompileLimits{}.max_source_bytes) return too_large("the JSON Schema is larger than 1 MiB");
+    DI_TRY(const Json schema, Json::parse(wanted.schema));
+    return compile_json_schema(vocabulary(), schema);
+  });
 }
 
 ConstraintResult Constraints::of_grammar(const std::string& ebnf) {
