@@ -191,6 +191,11 @@ void Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std
   for (uint32_t i = node + 1; i < nodes[node].end;) {
     const TokenTrie::Node& at = nodes[i];
     const size_t depth = at.depth - base;
+    // Behind most exits nothing of the subtree goes on, which one look shows.
+    if (depth == 0 && lexer_.step(thread.lex, at.byte) == 0) {
+      i = at.end;
+      continue;
+    }
     pool_.resize(ends_[depth + 1]);
     const bool complete = step(ends_[depth], ends_[depth + 1], at.byte);
     if (pool_.size() == ends_[depth + 1] && !complete) {
