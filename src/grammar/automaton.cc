@@ -145,8 +145,8 @@ bool Automaton::is_free_text(Rx rest) {
   return free_text_.contains(rest);
 }
 
-// Most beginnings of the slice's tokens fit, so it is shorter to strike out what does not. Two bytes are looked at: nearly half of
-// the tokens begin with a blank, which fits wherever white space may come.
+// Most beginnings of the slice's tokens fit, so it is shorter to strike out what does not. Two bytes are looked at: nearly half
+// of the tokens begin with a blank, which fits wherever white space may come.
 bool Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
   const auto& nodes = slice.trie.nodes();
   size_t dead = 0;
