@@ -15,6 +15,7 @@ namespace deepinfer {
 
 // Consecutive positions of one sequence in one step.
 struct SequenceRows {
+  RequestId request = 0;  // whose rows, for traces: nothing is computed from it
   SlotId slot = 0;
   Position begin = 0;       // absolute position of the first row
   int32_t count = 0;        // rows
@@ -32,6 +33,11 @@ struct SequenceRows {
   // The last num_logits rows yield logits, in row order.
   int32_t num_logits = 0;
 };
+
+// A row that continues an answer, with or without drafts behind it.
+inline bool is_decode(const SequenceRows& rows) {
+  return rows.num_logits > 0 && rows.count == rows.num_logits;
+}
 
 // Embedding rows of an image for the tokens [token_begin, token_begin + rows) of the step.
 struct ImageRows {

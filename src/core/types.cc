@@ -11,4 +11,18 @@ const char* replay_mode_name(ReplayMode mode) {
   return "unknown";
 }
 
+const char* miss_reason_name(MissReason reason) {
+  switch (reason) {
+    case MissReason::kNone: return "none";
+    case MissReason::kOff: return "off";
+    case MissReason::kShort: return "shorter than a page";
+    case MissReason::kNew: return "new";
+    case MissReason::kChanged: return "changed";
+    case MissReason::kOtherImage: return "another picture";
+    case MissReason::kEvicted: return "evicted";
+    case MissReason::kOtherTenant: return "other tenant";
+  }
+  return "unknown";
+}
+
 }  // namespace deepinfer

@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
-namespace deepinfer {
+#include "core/ids.h"
+#include "core/prefix_verdict.h"
 
-using TokenId = int32_t;
-using Position = int64_t;  // absolute index in a sequence, prompt included
-using RequestId = uint64_t;
-using SlotId = int32_t;  // which sequence slot of the engine's state
+namespace deepinfer {
 
 // How the next token is drawn from the logits (spec: determinism.md sections 4 and 6). Defaults: greedy off, T = 1.
 struct SamplingParams {
@@ -92,6 +90,21 @@ struct Usage {
   int64_t accepted_tokens = 0;  // of those, the ones that became part of the answer
 };
 
+// Where a request's time went, by the engine's clock; waiting, prefill and decode add up to the time inside the engine.
+struct RequestTrace {
+  int64_t waiting_us = 0;  // without a slot, also after each preemption
+  int64_t prefill_us = 0;  // until the first token, and after a preemption until the next one
+  int64_t decode_us = 0;
+  int32_t prefill_steps = 0, decode_steps = 0;
+  int32_t preempted = 0;  // times it gave its pages up
+};
+
+// Told once, with the final event.
+struct RequestReport {
+  PrefixVerdict prefix;  // of the first start
+  RequestTrace trace;
+};
+
 // What the engine tells about a request: one event per token of the answer, then exactly one event without a token and
 // with `finish` != kNone. Stop ids end the answer and are neither shown nor counted.
 struct Event {
@@ -103,6 +116,7 @@ struct Event {
   FinishReason finish = FinishReason::kNone;
   std::string error;  // with kError: one line for people
   Usage usage;        // of the final event; earlier ones have cached_tokens only
+  std::optional<RequestReport> report;  // of the final event
 };
 
 }  // namespace deepinfer

@@ -11,6 +11,16 @@
 #include "grammar/constraint.h"
 
 namespace deepinfer {
+
+const char* step_kind_name(StepKind kind) {
+  switch (kind) {
+    case StepKind::kDecode: return "decode";
+    case StepKind::kPrefill: return "prefill";
+    case StepKind::kMixed: return "mixed";
+  }
+  return "unknown";
+}
+
 namespace {
 
 Status at_least(const char* name, int64_t value, int64_t low) {
@@ -111,6 +121,7 @@ Result<std::unique_ptr<Sequence>> Engine::Loop::accept(Request request, EventHan
                     prompt_tokens, limit, pages, page_tokens, options_.pages));
   }
   auto sequence = std::make_unique<Sequence>();
+  sequence->phase_since_us = now_us();
   if (!request.sampling.seed) {
     DI_TRY(request.sampling.seed, draw_seed());
   }
@@ -165,9 +176,10 @@ void Engine::Loop::stop() {
   inbox_.close();
   if (thread_.joinable()) thread_.join();
   read_inbox();
-  for (auto* group : {&waiting_, &running_}) {
-    for (auto& sequence : *group) sequence->end(FinishReason::kCancelled, "the engine was stopped");
-  }
+  const auto end = [](Sequence& sequence) { sequence.end(FinishReason::kCancelled, "the engine was stopped"); };
+  waiting_.for_each(end);
+  for (auto& sequence : running_) end(*sequence);
+  retire_waiting();
   retire();
   publish({}, false);
   if (options_.step_end) options_.step_end();

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -58,6 +59,8 @@ struct EngineOptions {
   // Called by the engine's thread when the events of a step have been delivered, so that a consumer is woken once a step
   // and not once a token.
   std::function<void()> step_end;
+  // Gets every step as a line (scheduler/step_log.h), from the engine's thread; empty = none is made.
+  std::function<void(std::string_view line)> step_log;
 };
 
 // Whether steps finish (EngineOptions::clock): how long the engine has had work without finishing one.
@@ -74,8 +77,20 @@ struct SpeculationStats {
   double plain_us = 0, whole_us = 0, pass_us = 0;  // cost table: a step of one row, of a whole block, a pass of one sequence
 };
 
+// Steps by what their rows are.
+enum class StepKind { kDecode, kPrefill, kMixed };
+inline constexpr size_t kNumStepKinds = 3;
+const char* step_kind_name(StepKind kind);
+
+struct StepTimes {
+  int64_t steps = 0;
+  int64_t us = 0;  // from the forward pass to the drawn tokens
+};
+
 struct EngineStats {
   int64_t steps = 0, rows = 0;                       // run so far
+  std::array<StepTimes, kNumStepKinds> times;        // by StepKind
+  int64_t between_us = 0;  // in which nothing computed although there was work: from one step's end to the next one's begin
   int64_t accepted = 0, ended = 0;                   // requests; equal when nothing waits or runs
   int64_t prompt_tokens = 0, completion_tokens = 0;  // of ended requests
   int32_t waiting = 0, running = 0;

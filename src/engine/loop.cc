@@ -18,16 +18,23 @@ void Engine::Loop::note_progress() {
   if (options_.clock) progress_us_.store(options_.clock->now_us(), std::memory_order_relaxed);
 }
 
-// Ends what has run out of time.
+// Ends what has run out of time. Those that wait are looked at only when one of them may have.
 void Engine::Loop::expire() {
   if (!options_.clock) return;
   const int64_t now = options_.clock->now_us();
-  for (auto* group : {&running_, &waiting_}) {
-    for (auto& sequence : *group) {
-      if (sequence->request.deadline_us > 0 && sequence->request.deadline_us <= now)
-        sequence->end(FinishReason::kDeadline, "the deadline of the request passed");
-    }
-  }
+  const auto look = [now](Sequence& sequence) {
+    const int64_t deadline = sequence.request.deadline_us;
+    if (deadline > 0 && deadline <= now) sequence.end(FinishReason::kDeadline, "the deadline of the request passed");
+  };
+  for (auto& sequence : running_) look(*sequence);
+  if (now < waiting_deadline_us_) return;
+  waiting_deadline_us_ = std::numeric_limits<int64_t>::max();
+  waiting_.for_each([&](Sequence& sequence) {
+    look(sequence);
+    if (!sequence.ended() && sequence.request.deadline_us > 0)
+      waiting_deadline_us_ = std::min(waiting_deadline_us_, sequence.request.deadline_us);
+  });
+  retire_waiting();
 }
 
 bool Engine::Loop::turn() {
@@ -37,6 +44,7 @@ bool Engine::Loop::turn() {
   admit();
   if (running_.empty()) {
     worked |= retire();  // an admission may have failed
+    idle_since_us_ = 0;
     publish(Status(), false);
     return worked;
   }
@@ -68,23 +76,17 @@ void Engine::Loop::apply(InboxMessage message) {
   if (message.kind == InboxMessage::Kind::kSubmit) {
     ++counts_.accepted;
     message.sequence->tenant = accounts_.enter(message.sequence->request.tenant);
-    enqueue_waiting(std::move(message.sequence));
+    wait_for_slot(std::move(message.sequence));
     return;
   }
   Sequence* sequence = find(message.id);
-  if (!sequence) return;
+  if (!sequence || sequence->ended()) return;
   if (message.kind == InboxMessage::Kind::kCancel) {
     sequence->end(FinishReason::kCancelled);
   } else {
     apply_finish(*sequence, message.last_index);
   }
-}
-
-void Engine::Loop::enqueue_waiting(std::unique_ptr<Sequence> sequence) {
-  const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), sequence, [](const auto& a, const auto& b) {
-    return a->request.priority != b->request.priority ? a->request.priority > b->request.priority : a->request.id < b->request.id;
-  });
-  waiting_.insert(place, std::move(sequence));
+  if (sequence->ended() && waiting_.find(message.id)) ended_.push_back(waiting_.take(*sequence));
 }
 
 void Engine::Loop::apply_finish(Sequence& sequence, int64_t last_index) {
@@ -96,99 +98,10 @@ void Engine::Loop::apply_finish(Sequence& sequence, int64_t last_index) {
 }
 
 Sequence* Engine::Loop::find(RequestId id) {
-  for (auto* group : {&running_, &waiting_}) {
-    for (auto& sequence : *group) {
-      if (sequence->request.id == id) return sequence.get();
-    }
+  for (auto& sequence : running_) {
+    if (sequence->request.id == id) return sequence.get();
   }
-  return nullptr;
-}
-
-// Index of the one of the highest priority whose tenant had the fewest tokens, then the oldest; -1 = nobody may start.
-int64_t Engine::Loop::next_waiting() const {
-  int64_t best = -1;
-  for (size_t i = 0; i < waiting_.size(); ++i) {
-    const Sequence* waiting = waiting_[i].get();
-    if (!waiting || waiting->ended() || waiting->awaits_prefix) continue;
-    const Sequence* leader = best < 0 ? nullptr : waiting_[static_cast<size_t>(best)].get();
-    if (leader && waiting->request.priority < leader->request.priority) break;
-    if (!leader || accounts_.tokens(waiting->tenant) < accounts_.tokens(leader->tenant)) best = static_cast<int64_t>(i);
-  }
-  return best;
-}
-
-// Whoever is next waits for room, so that a large request is not overtaken for ever by small ones; only one that waits for a
-// prefix which another is computing lets others pass.
-void Engine::Loop::admit() {
-  if (cache_->store().num_free_slots() == 0) return;
-  for (const auto& waiting : waiting_) waiting->awaits_prefix = false;
-  for (int64_t i = next_waiting(); i >= 0; i = next_waiting()) {
-    auto& next = waiting_[static_cast<size_t>(i)];
-    const Opening opening = open(*next);
-    if (opening == Opening::kNoRoom) break;
-    next->awaits_prefix = opening == Opening::kAwaitsPrefix;
-    if (opening == Opening::kOpened) running_.push_back(std::move(next));
-  }
-  std::erase(waiting_, nullptr);
-}
-
-// Pages that running sequences may soon need, one each.
-int64_t Engine::Loop::pages_to_reserve() const {
-  return std::count_if(running_.begin(), running_.end(), [&](const auto& sequence) {
-    const auto pages = static_cast<int64_t>(sequence->cache.lease.pages().size());
-    return pages < std::as_const(*cache_).store().pages_for(sequence->prompt_tokens + sequence->answer_limit);
-  });
-}
-
-Opening Engine::Loop::open(Sequence& sequence) {
-  const auto opening = cache_->open({.tokens = sequence.tokens,
-                                     .images = sequence.request.images,
-                                     .tenant = sequence.request.tenant,
-                                     .original_prompt_tokens = sequence.request.original_prompt_tokens},
-                                    pages_to_reserve(), sequence.cache);
-  if (!opening) {
-    sequence.end(FinishReason::kError, opening.error().message);
-    return Opening::kAwaitsPrefix;
-  }
-  if (*opening != Opening::kOpened) return *opening;
-  sequence.computed = sequence.cache.begin;
-  // Draft rings belong to no snapshot, and rows that stop early are not noted.
-  sequence.drafts.least_noted = 1;
-  sequence.drafts.noted_from = std::max(sequence.cache.begin, decoder_start(replay_, sequence.request.original_prompt_tokens));
-  // Counted at once, so that the next choice sees it.
-  accounts_.charge(sequence.tenant, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
-  if (!std::exchange(sequence.started, true)) {
-    sequence.usage.cached_tokens = sequence.cache.cached_tokens;
-    sequence.usage.replayed_tokens = sequence.cache.replayed_tokens;
-    // Short answers never reallocate in a step; a limit of a whole context is not worth its memory.
-    sequence.tokens.reserve(static_cast<size_t>(sequence.prompt_tokens + std::min<int64_t>(sequence.answer_limit, 4096)));
-  }
-  return Opening::kOpened;
-}
-
-void Engine::Loop::grow() {
-  for (size_t i = 0; i < running_.size();) {
-    Sequence& sequence = *running_[i];
-    if (cache_->grow(sequence.cache, static_cast<int64_t>(sequence.tokens.size()))) {
-      ++i;
-      continue;
-    }
-    candidates_.clear();
-    for (const auto& running : running_) candidates_.push_back({running->request.priority, running->request.id});
-    const size_t victim = choose_victim(candidates_);
-    preempt(victim);
-    if (victim < i) --i;
-  }
-}
-
-// Its published pages stay for the resumption as long as nobody else needs them.
-void Engine::Loop::preempt(size_t index) {
-  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  cache_->close(sequence->cache);
-  sequence->computed = 0;
-  ++counts_.preempted;
-  enqueue_waiting(std::move(sequence));
+  return waiting_.find(id);
 }
 
 Status Engine::Loop::propose() {
@@ -220,7 +133,8 @@ void Engine::Loop::plan() {
   for (const auto& sequence : running_) {
     const CachedSequence& cache = sequence->cache;
     by_slot_[static_cast<size_t>(cache.lease.slot())] = sequence.get();
-    plannable_.push_back({.slot = cache.lease.slot(),
+    plannable_.push_back({.request = sequence->request.id,
+                          .slot = cache.lease.slot(),
                           .tokens = sequence->tokens,
                           .computed = sequence->computed,
                           .original_prompt_tokens = sequence->request.original_prompt_tokens,
@@ -230,7 +144,9 @@ void Engine::Loop::plan() {
                           .images = sequence->request.images,
                           .drafts = sequence->drafts.planned()});
   }
-  plan_step(plannable_, {.step_tokens = options_.step_tokens, .replay = replay_, .hidden = model_.shape().hidden}, plan_);
+  const StepBudget budget{.step_tokens = options_.step_tokens, .replay = replay_, .hidden = model_.shape().hidden};
+  plan_step(plannable_, budget, plan_);
+  if (options_.step_log) options_.step_log(step_log_line(plannable_, budget, plan_));
   logit_rows_.clear();
   for (const SequenceRows& rows : plan_.sequences) {
     for (int32_t i = 0; i < rows.num_logits; ++i) logit_rows_.push_back({by_slot_[static_cast<size_t>(rows.slot)], i});
@@ -260,137 +176,23 @@ Status Engine::Loop::run() {
   }
   // Also after a failure: slots and pages are given back only when nothing can touch them any more.
   const Status done = device_.wait(device_.record());
-  step_us_ = step_clock_.now_us() - begin_us;
+  note_times(begin_us, step_clock_.now_us());
   return status ? done : status;
 }
 
-void Engine::Loop::commit() {
-  size_t next_logits = 0;
-  StepOutcome outcome{.rows = plan_.num_rows(), .verify_us = static_cast<double>(step_us_)};
-  for (const SequenceRows& rows : plan_.sequences) {
-    Sequence& sequence = *by_slot_[static_cast<size_t>(rows.slot)];
-    const int32_t drafts = std::max(0, rows.num_logits - 1);
-    const int32_t emitted = sequence.ended() ? 0 : commit_rows(sequence, rows, next_logits);
-    if (rows.count - drafts == 1 && rows.num_logits > 0) {
-      ++outcome.sequences;
-      outcome.drafts += drafts;
-      outcome.emitted += emitted;
-    }
-    next_logits += static_cast<size_t>(rows.num_logits);
-  }
-  if (speculation_) speculation_->note_step(outcome);
-}
-
-// The row behind a draft counts when the draft is the token that was drawn for its place; every token is the one drawn from a
-// row whose inputs were all accepted, so it is the token of a run without drafts.
-// Gives the number of tokens drawn for the answer.
-int32_t Engine::Loop::commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits) {
-  const int32_t verified = std::max(0, rows.num_logits - 1);
-  sequence.computed += rows.count - verified;
-  int32_t accepted = 0;
-  for (int32_t i = 0; i < rows.num_logits && !sequence.ended(); ++i) {
-    const SampleResult& result = sampler_->result(first_logits + static_cast<size_t>(i));
-    const bool follows = i < verified && result.token == sequence.drafts.tokens[static_cast<size_t>(i)];
-    commit_token(sequence, result);
-    accepted += follows;
-    if (!follows || sequence.ended()) break;
-    ++sequence.computed;
-    // The handler may have ended the answer with this token: the next one is not shown then.
-    read_inbox();
-  }
-  if (verified > 0) speculation_->note_verified(sequence, verified, accepted);
-  // A call of finish() may have cut the answer.
-  sequence.computed = std::min(sequence.computed, static_cast<Position>(sequence.tokens.size()));
-  cache_->step_done(sequence.cache, sequence.tokens, sequence.request.images, sequence.computed);
-  return rows.num_logits > 0 ? 1 + accepted : 0;
-}
-
-// Only what is committed moves the constraint, so that its state is a function of the answer.
-bool Engine::Loop::follow_constraint(Sequence& sequence, TokenId token) {
-  if (!sequence.mask) return true;
-  if (sequence.masked) return sequence.mask->accept(token);
-  sequence.masked = token == sequence.request.constraint.begins_after;
-  return true;
-}
-
-void Engine::Loop::commit_token(Sequence& sequence, const SampleResult& result) {
-  const Request& request = sequence.request;
-  if (result.token < 0 && sequence.masked) {
-    return sequence.end(FinishReason::kError,
-                        fmt::format("no token fits the constraint at token {} of the answer", sequence.answer_tokens()));
-  }
-  if (result.token < 0) {
-    return sequence.end(FinishReason::kError,
-                        fmt::format("the model gave no finite logit for token {} of the answer", sequence.answer_tokens()));
-  }
-  if (std::find(request.stop_ids.begin(), request.stop_ids.end(), result.token) != request.stop_ids.end()) {
-    return sequence.end(FinishReason::kStop);
-  }
-  if (!follow_constraint(sequence, result.token)) {
-    return sequence.end(FinishReason::kError, fmt::format("token {} does not fit the constraint", result.token));
-  }
-  Event event;
-  event.request = request.id;
-  event.index = sequence.answer_tokens();
-  event.token = result.token;
-  event.usage.cached_tokens = sequence.usage.cached_tokens;
-  if (request.sampling.num_logprobs >= 0) {
-    event.logprob = TokenLogprob{result.token, result.logprob};
-    for (int32_t i = 0; i < result.num_top; ++i) event.top_logprobs.push_back({result.top_tokens[i], result.top_logprobs[i]});
-  }
-  sequence.tokens.push_back(result.token);
-  accounts_.charge(sequence.tenant, 1);
-  if (has_penalties(request.sampling)) sequence.counts.add_answer(result.token);
-  if (sequence.answer_tokens() >= sequence.stop_limit) {
-    sequence.end(FinishReason::kStop);
-  } else if (sequence.answer_tokens() >= sequence.answer_limit) {
-    sequence.end(FinishReason::kLength);
-  }
-  sequence.handler(event);
-}
-
-void Engine::Loop::fail_running(const Error& error) {
-  for (auto& sequence : running_) sequence->end(FinishReason::kError, "the step failed: " + error.message);
-}
-
-bool Engine::Loop::retire() {
-  for (auto* group : {&running_, &waiting_}) {
-    for (auto& sequence : *group) {
-      if (sequence->ended()) ended_.push_back(std::move(sequence));
-    }
-    std::erase(*group, nullptr);
-  }
-  const bool any = !ended_.empty();
-  for (auto& sequence : ended_) deliver_end(std::move(sequence));
-  ended_.clear();
-  if (any && running_.empty()) {
-    const SequenceStore& store = cache_->store();
-    DI_CHECK(store.pool().balanced() && store.pool().num_leased() == 0 && store.num_free_slots() == options_.max_batch);
-  }
-  return any;
-}
-
-void Engine::Loop::deliver_end(std::unique_ptr<Sequence> sequence) {
-  Event event;
-  event.request = sequence->request.id;
-  event.index = sequence->answer_tokens();
-  event.finish = sequence->finish;
-  event.error = std::move(sequence->error);
-  event.usage = sequence->usage;
-  event.usage.prompt_tokens = sequence->prompt_tokens;
-  event.usage.completion_tokens = sequence->answer_tokens();
-  // A call of finish() may have cut accepted drafts off.
-  event.usage.accepted_tokens = std::min(event.usage.accepted_tokens, event.usage.completion_tokens);
-  ++counts_.ended;
-  counts_.prompt_tokens += event.usage.prompt_tokens;
-  counts_.completion_tokens += event.usage.completion_tokens;
-  // Freed before the handler hears of it: whoever waits for the end finds the room.
-  const EventHandler handler = std::move(sequence->handler);
-  cache_->close(sequence->cache);
-  if (sequence->tenant >= 0) accounts_.leave(sequence->tenant);
-  sequence.reset();
-  num_inside_.fetch_sub(1);
-  handler(event);
+void Engine::Loop::note_times(int64_t begin_us, int64_t end_us) {
+  step_us_ = end_us - begin_us;
+  // A draft pass computes, too.
+  const int64_t draft_us = speculation_ ? speculation_->pass_us() : 0;
+  if (idle_since_us_ > 0) counts_.between_us += std::max<int64_t>(0, begin_us - idle_since_us_ - draft_us);
+  idle_since_us_ = end_us;
+  const auto decodes = std::count_if(plan_.sequences.begin(), plan_.sequences.end(), is_decode);
+  const StepKind kind = decodes == 0                                                ? StepKind::kPrefill
+                        : decodes == static_cast<int64_t>(plan_.sequences.size()) ? StepKind::kDecode
+                                                                                    : StepKind::kMixed;
+  StepTimes& times = counts_.times[static_cast<size_t>(kind)];
+  ++times.steps;
+  times.us += step_us_;
 }
 
 void Engine::Loop::publish(const Status& status, bool ran) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,10 +19,12 @@
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/speculation.h"
+#include "engine/waiting_queue.h"
 #include "kvcache/sequence_cache.h"
 #include "policy/fairness.h"
 #include "policy/preemption.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/step_log.h"
 
 namespace deepinfer {
 
@@ -49,11 +52,11 @@ class Engine::Loop {
   void expire();
   void note_progress();
   void apply(InboxMessage message);
-  void enqueue_waiting(std::unique_ptr<Sequence> sequence);
   void apply_finish(Sequence& sequence, int64_t last_index);
   Sequence* find(RequestId id);
+  int64_t now_us() const { return options_.clock ? options_.clock->now_us() : step_clock_.now_us(); }
+  void wait_for_slot(std::unique_ptr<Sequence> sequence);
   void admit();
-  int64_t next_waiting() const;
   int64_t pages_to_reserve() const;
   Opening open(Sequence& sequence);
   void grow();
@@ -69,7 +72,9 @@ class Engine::Loop {
   void commit_token(Sequence& sequence, const SampleResult& result);
   void fail_running(const Error& error);
   bool retire();
+  void retire_waiting();
   void deliver_end(std::unique_ptr<Sequence> sequence);
+  void note_times(int64_t begin_us, int64_t end_us);
   void publish(const Status& status, bool ran);
 
   Device& device_;
@@ -87,7 +92,8 @@ class Engine::Loop {
   std::atomic<int64_t> progress_us_{0};
   std::thread thread_;
 
-  std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival (ids grow)
+  WaitingQueue waiting_;
+  int64_t waiting_deadline_us_ = std::numeric_limits<int64_t>::max();  // no earlier one waits
   std::vector<std::unique_ptr<Sequence>> running_;  // by admission
   TokenAccounts accounts_;
   // Reused by every step.
@@ -99,6 +105,7 @@ class Engine::Loop {
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
   int64_t step_us_ = 0;
+  int64_t idle_since_us_ = 0;  // end of the last step while there is work; 0 = there was none
   std::vector<std::unique_ptr<Sequence>> ended_;
   StepPlan plan_;
 

@@ -66,6 +66,8 @@ struct Drafts {
   std::span<const TokenId> planned() const { return {tokens.data(), static_cast<size_t>(count)}; }
 };
 
+enum class Phase { kWaiting, kPrefill, kDecode };
+
 struct Sequence {
   Request request;  // its prompt has moved to `tokens`
   EventHandler handler;
@@ -75,19 +77,29 @@ struct Sequence {
   int64_t stop_limit = std::numeric_limits<int64_t>::max();  // kStop when reached, set by finish()
   Position computed = 0;
   int32_t tenant = -1;  // in the loop\'s TokenAccounts
-  bool awaits_prefix = false;
+  bool awaits_prefix = false;  // the queue passes it over in this round
   Usage usage;  // cached and replayed tokens of the first start
   bool started = false;
   TokenCounts counts;               // kept only when a penalty is set
   std::unique_ptr<TokenMask> mask;  // null = every token may come; its state is that of the answer so far
   bool masked = false;              // the mask holds from the next token on (with thinking: behind its end)
   CachedSequence cache;
+  PrefixVerdict verdict;  // of the first start
+  Phase phase = Phase::kWaiting;
+  int64_t phase_since_us = 0;
+  RequestTrace trace;
   Drafts drafts;
   FinishReason finish = FinishReason::kNone;
   std::string error;
 
   int64_t answer_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
   bool ended() const { return finish != FinishReason::kNone; }
+  // What passed since the last call belongs to the phase that ends.
+  void enter(Phase next, int64_t now_us) {
+    int64_t& spent = phase == Phase::kWaiting ? trace.waiting_us : phase == Phase::kPrefill ? trace.prefill_us : trace.decode_us;
+    spent += now_us - std::exchange(phase_since_us, now_us);
+    phase = next;
+  }
   void end(FinishReason reason, std::string why = {}) {
     if (ended()) return;
     finish = reason;

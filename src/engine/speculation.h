@@ -40,6 +40,8 @@ class Speculation {
     return noting_ ? drafter_.note_rows(state, workspace) : Status();
   }
   void note_verified(Sequence& sequence, int32_t verified, int32_t accepted);
+  // Time of the last propose()'s draft pass; 0 = it had none.
+  int64_t pass_us() const { return pass_us_; }
   // REQUIRES: of `outcome`, passes and draft_us are left to this.
   void note_step(StepOutcome outcome);
 

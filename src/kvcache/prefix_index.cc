@@ -2,24 +2,19 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
+
 namespace deepinfer {
 namespace {
 
 // Evicted keys remembered per page of the pool, to tell "evicted" from "never seen".
 constexpr size_t kGhostsPerPage = 4;
 
-}  // namespace
-
-const char* miss_reason_name(MissReason reason) {
-  switch (reason) {
-    case MissReason::kNone: return "none";
-    case MissReason::kShort: return "shorter than a page";
-    case MissReason::kNew: return "new";
-    case MissReason::kChanged: return "changed";
-    case MissReason::kEvicted: return "evicted";
-  }
-  return "unknown";
+uint64_t content_hash(std::span<const TokenId> tokens) {
+  return hash_bytes({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
 }
+
+}  // namespace
 
 PrefixIndex::PrefixIndex(PagePool& pool, SnapshotShelf& shelf, int32_t page_tokens)
     : pool_(pool),
@@ -44,33 +39,50 @@ int32_t PrefixIndex::find(const PageKey& key, std::span<const TokenId> tokens) c
 void PrefixIndex::match(const PageKey& root, std::span<const PageKey> keys, std::span<const TokenId> tokens,
                         PrefixMatch& out) const {
   out.pages.clear();
-  out.reason = MissReason::kNone;
-  out.first_different = 0;
+  out.verdict = {.reason = keys.empty() ? MissReason::kShort : MissReason::kNone};
   for (size_t i = 0; i < keys.size(); ++i) {
     const int32_t page = find(keys[i], tokens.subspan(i * page_tokens_, page_tokens_));
-    if (page == kNone) return explain(i == 0 ? root : keys[i - 1], keys, tokens, out);
+    if (page == kNone) {
+      explain(i == 0 ? root : keys[i - 1], keys, tokens, out);
+      break;
+    }
     out.pages.push_back(page);
   }
-  if (keys.empty()) out.reason = MissReason::kShort;
+  out.verdict.cached_tokens = static_cast<Position>(out.pages.size() * page_tokens_);
 }
 
 // Of the continuations that are here, the one that differs latest.
 void PrefixIndex::explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens,
                           PrefixMatch& out) const {
   const size_t matched = out.pages.size();
+  PrefixVerdict& verdict = out.verdict;
+  const auto wanted = tokens.subspan(matched * page_tokens_, page_tokens_);
+  verdict.reason = MissReason::kNew;
   if (evicted_.contains(keys[matched])) {
-    out.reason = MissReason::kEvicted;
+    verdict.reason = MissReason::kEvicted;
     return;
   }
-  out.reason = MissReason::kNew;
   const auto root = roots_.find(parent_key);
   const int32_t first = matched > 0 ? at(out.pages.back()).first_child : root == roots_.end() ? kNone : root->second;
-  const auto wanted = tokens.subspan(matched * page_tokens_, page_tokens_);
+  size_t same = 0;
+  int32_t nearest = kNone;
   for (int32_t page = first; page != kNone; page = at(page).next) {
     const auto have = tokens_of(page);
-    const auto differ = std::mismatch(wanted.begin(), wanted.end(), have.begin()).first - wanted.begin();
-    out.reason = MissReason::kChanged;
-    out.first_different = std::max(out.first_different, static_cast<Position>(matched * page_tokens_) + differ);
+    const size_t equal = static_cast<size_t>(std::mismatch(wanted.begin(), wanted.end(), have.begin()).first - wanted.begin());
+    if (nearest == kNone || equal > same) nearest = page, same = equal;
+  }
+  if (same == page_tokens_) {
+    verdict.reason = MissReason::kOtherImage;
+  } else if (matched == 0 && first_pages_.contains(content_hash(wanted))) {
+    verdict.reason = MissReason::kOtherTenant;
+  } else if (nearest != kNone) {
+    const size_t at = matched * page_tokens_ + same;
+    verdict.reason = MissReason::kChanged;
+    verdict.first_different = static_cast<Position>(at);
+    const size_t back = std::min(at, TokenWindow::kMost);
+    verdict.before.set(tokens.subspan(at - back, back));
+    verdict.here.set(tokens.subspan(at));
+    verdict.there.set(tokens_of(nearest).subspan(same));
   }
 }
 
@@ -89,7 +101,8 @@ int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys,
             tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
   const PageKey& parent_key = index == 0 ? root : keys[index - 1];
   int32_t& head = children_of(parent_key, parent);
-  at(page) = {.key = key, .parent_key = parent_key, .next = head};
+  at(page) = {.key = key, .parent_key = parent_key, .next = head, .starts = index == 0};
+  if (index == 0) count_first_page(content, 1);
   if (head != kNone) at(head).previous = page;
   head = page;
   return page;
@@ -118,6 +131,7 @@ void PrefixIndex::evict(int32_t page) {
       roots_.erase(node.parent_key);
     }
   }
+  if (node.starts) count_first_page(tokens_of(page), -1);
   pages_.erase(node.key);
   remember_evicted(node.key);
   shelf_.forget(page);
@@ -133,6 +147,11 @@ void PrefixIndex::remember_evicted(const PageKey& key) {
   place = key;
   evicted_[key] = next_evicted_;
   next_evicted_ = (next_evicted_ + 1) % evicted_order_.size();
+}
+
+void PrefixIndex::count_first_page(std::span<const TokenId> content, int32_t change) {
+  const auto entry = first_pages_.try_emplace(content_hash(content), 0).first;
+  if ((entry->second += change) == 0) first_pages_.erase(entry);
 }
 
 void PrefixIndex::withdraw(const PageKey& key) {

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/prefix_verdict.h"
 #include "core/types.h"
 #include "kvcache/page_key.h"
 #include "kvcache/page_pool.h"
@@ -24,20 +25,9 @@
 
 namespace deepinfer {
 
-// Why a match is not longer.
-enum class MissReason {
-  kNone,     // all complete pages matched
-  kShort,    // the prompt is shorter than a page
-  kNew,      // nothing follows the matched prefix here, and nothing is known to have
-  kChanged,  // other tokens follow it; first_different says where they begin to differ
-  kEvicted,  // the next page was here and had to make room
-};
-const char* miss_reason_name(MissReason reason);
-
 struct PrefixMatch {
   std::vector<int32_t> pages;
-  MissReason reason = MissReason::kNone;
-  Position first_different = 0;  // of kChanged: index into the tokens
+  PrefixVerdict verdict;  // without replayed_tokens
 };
 
 class PrefixIndex {
@@ -67,6 +57,7 @@ class PrefixIndex {
   struct Node {
     PageKey key, parent_key;
     int32_t first_child = kNone, previous = kNone, next = kNone;  // children of one parent form a list
+    bool starts = false;                                          // the first page of its prompts
   };
 
   Node& at(int32_t page) { return nodes_[static_cast<size_t>(page)]; }
@@ -77,6 +68,7 @@ class PrefixIndex {
   void explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
   void evict(int32_t page);
   void remember_evicted(const PageKey& key);
+  void count_first_page(std::span<const TokenId> content, int32_t change);
 
   PagePool& pool_;
   SnapshotShelf& shelf_;
@@ -85,6 +77,7 @@ class PrefixIndex {
   std::vector<TokenId> tokens_;  // by page
   std::unordered_map<PageKey, int32_t, PageKeyHash> pages_;
   std::unordered_map<PageKey, int32_t, PageKeyHash> roots_;  // first child of each root
+  std::unordered_map<uint64_t, int32_t> first_pages_;         // by token ids, over all roots: for explanations
   std::unordered_map<PageKey, int32_t, PageKeyHash> announced_;
   std::unordered_map<PageKey, size_t, PageKeyHash> evicted_;  // the last of them, for explanations
   std::vector<PageKey> evicted_order_;

@@ -80,17 +80,60 @@ TEST(PrefixIndex, MatchesWhatWasPublishedAndSaysWhyItEnds) {
   World world(8);
   ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8}), 2u);
-  EXPECT_EQ(world.found.reason, MissReason::kNone);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kNone);
   EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 0, 8, 9}), 1u);
-  EXPECT_EQ(world.found.reason, MissReason::kChanged);
-  EXPECT_EQ(world.found.first_different, 6);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kChanged);
+  EXPECT_EQ(world.found.verdict.first_different, 6);
   EXPECT_EQ(world.matched({1, 9, 3, 4}), 0u);
-  EXPECT_EQ(world.found.reason, MissReason::kChanged);
-  EXPECT_EQ(world.found.first_different, 1);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kChanged);
+  EXPECT_EQ(world.found.verdict.first_different, 1);
   EXPECT_EQ(world.matched({1, 2, 3}), 0u);
-  EXPECT_EQ(world.found.reason, MissReason::kShort);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kShort);
   EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1}), 2u);
-  EXPECT_EQ(world.found.reason, MissReason::kNew);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kNew);
+}
+
+std::vector<TokenId> list(const TokenWindow& window) { return {window.span().begin(), window.span().end()}; }
+
+TEST(PrefixIndex, ShowsBothSidesOfADifference) {
+  World world(8);
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8}));
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 9, 9, 9, 9}));
+  // The continuation that agrees longest is the one compared with.
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 0, 8, 9, 10}), 1u);
+  const PrefixVerdict& verdict = world.found.verdict;
+  EXPECT_EQ(verdict.cached_tokens, 4);
+  EXPECT_EQ(list(verdict.before), (std::vector<TokenId>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(list(verdict.here), (std::vector<TokenId>{0, 8, 9, 10}));
+  EXPECT_EQ(list(verdict.there), (std::vector<TokenId>{7, 8}));
+}
+
+// The reason is for the operator; what a tenant may see does not depend on others.
+TEST(PrefixIndex, AnotherTenantsPagesAreNamedOnlyToTheOperator) {
+  World world(4);
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8}));
+  world.root = root_key("model", false, "stranger");
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8}), 0u);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kOtherTenant);
+  EXPECT_EQ(tenant_reason(world.found.verdict.reason), MissReason::kNew);
+  EXPECT_EQ(world.found.verdict.there.count, 0);
+  EXPECT_EQ(world.found.verdict.first_different, -1);
+  EXPECT_EQ(world.matched({1, 2, 3, 5}), 0u);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kNew);
+  // Their pages make room: nothing is left to tell.
+  ASSERT_TRUE(world.store({9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9}));
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8}), 0u);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kChanged);
+}
+
+TEST(PrefixIndex, TheSameTokensWithAnotherPictureSaySo) {
+  World world(4);
+  const std::vector<TokenId> tokens{1, 2, 3, 4};
+  const std::vector<ImageSpan> cat{{.begin = 1, .rows = 2, .content_hash = "cat"}}, dog{{.begin = 1, .rows = 2, .content_hash = "dog"}};
+  PageLease lease = *world.pool.lease(1);
+  world.index.publish(world.root, keys_of(world.root, tokens, cat), 0, tokens, -1, lease.pages()[0]);
+  world.index.match(world.root, keys_of(world.root, tokens, dog), tokens, world.found);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kOtherImage);
 }
 
 TEST(PrefixIndex, EvictsTheEndOfTheOldestChainFirst) {
@@ -100,7 +143,7 @@ TEST(PrefixIndex, EvictsTheEndOfTheOldestChainFirst) {
   EXPECT_EQ(world.pool.num_cached(), 4);
   ASSERT_TRUE(world.store({5, 5, 5, 5}));
   EXPECT_EQ(world.matched({1, 1, 1, 1, 2, 2, 2, 2}), 1u);
-  EXPECT_EQ(world.found.reason, MissReason::kEvicted);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kEvicted);
   EXPECT_EQ(world.matched({3, 3, 3, 3, 4, 4, 4, 4}), 2u);
 }
 

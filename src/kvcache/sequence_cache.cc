@@ -34,7 +34,7 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
     // At least the last token is computed, so the page that ends with it is no hit.
     extend_page_keys(out.root, content.tokens.first(content.tokens.size() - 1), content.images, page_tokens_, out.keys);
     index_->match(out.root, out.keys, content.tokens, found_);
-    out.miss = found_.reason, out.first_different = found_.first_different;
+    out.verdict = found_.verdict;
     const size_t next = found_.pages.size();
     if (next < out.keys.size() && index_->announced(out.keys[next])) return Opening::kAwaitsPrefix;
   }
@@ -54,8 +54,9 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
   restore(out);
   plan_snapshots(content, out);
   ++stats_.lookups;
-  stats_.hits += out.cached_tokens > 0;
-  stats_.hit_tokens += out.cached_tokens;
+  stats_.hits += out.verdict.cached_tokens > 0;
+  stats_.hit_tokens += out.verdict.cached_tokens;
+  stats_.replayed_tokens += out.verdict.replayed_tokens;
   stats_.lookup_tokens += static_cast<int64_t>(content.tokens.size());
   return Opening::kOpened;
 }
@@ -63,7 +64,7 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
 // The newest snapshot that serves, else a replay.
 void SequenceCache::resume(const SequenceContent& content, CachedSequence& out) const {
   const Position hit = static_cast<Position>(out.published) * page_tokens_;
-  out.write_floor = out.cached_tokens = hit;
+  out.write_floor = out.verdict.cached_tokens = hit;
   const ReplayStart replay = hit == 0 ? ReplayStart{} : replay_start(options_.replay, content.original_prompt_tokens, hit);
   out.begin = replay.begin, out.window_floor = replay.window_floor, out.exact_from = replay.exact_from;
   const Position latest = std::min(hit, latest_resume(options_.replay, content.original_prompt_tokens));
@@ -72,7 +73,7 @@ void SequenceCache::resume(const SequenceContent& content, CachedSequence& out) 
     out.begin = border, out.window_floor = 0, out.exact_from = 0;
     break;
   }
-  out.replayed_tokens = hit - out.begin;
+  out.verdict.replayed_tokens = hit - out.begin;
 }
 
 void SequenceCache::restore(CachedSequence& out) {

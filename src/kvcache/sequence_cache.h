@@ -54,11 +54,7 @@ struct CachedSequence {
   // The next position at which a chunk must end, 0 = none: a snapshot is due there.
   Position cut() const { return cuts.empty() ? 0 : cuts.front(); }
 
-  // For usage figures and explanations.
-  Position cached_tokens = 0;    // H
-  Position replayed_tokens = 0;  // computed again although cached
-  MissReason miss = MissReason::kNone;
-  Position first_different = 0;
+  PrefixVerdict verdict;  // for usage figures and explanations
 
   // The cache's own notes.
   PageKey root;
@@ -83,6 +79,7 @@ enum class Opening {
 struct PrefixStats {
   int64_t lookups = 0, hits = 0;
   int64_t hit_tokens = 0, lookup_tokens = 0;
+  int64_t replayed_tokens = 0;  // of hit_tokens
   int64_t evicted_pages = 0, published_pages = 0;
   int32_t cached_pages = 0, snapshots = 0;
 };

@@ -8,3 +8,4 @@
 #pragma once
 
 #include "scheduler/scheduler.h"
+#include "scheduler/step_log.h"

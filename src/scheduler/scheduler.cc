@@ -22,6 +22,7 @@ void add_image_rows(const RunningSequence& sequence, const SequenceRows& rows, i
 // `count` of the pending tokens and `drafts` behind them.
 void add_rows(const RunningSequence& sequence, int32_t count, int32_t drafts, const StepBudget& budget, StepPlan& plan) {
   SequenceRows rows;
+  rows.request = sequence.request;
   rows.slot = sequence.slot;
   rows.begin = sequence.computed;
   rows.count = count + drafts;

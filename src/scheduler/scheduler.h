@@ -22,6 +22,7 @@ namespace deepinfer {
 
 // A sequence that holds a slot and its pages.
 struct RunningSequence {
+  RequestId request = 0;
   SlotId slot = 0;
   std::span<const TokenId> tokens;  // prompt and what was generated
   Position computed = 0;            // tokens whose state is in slot and pages; < tokens.size()

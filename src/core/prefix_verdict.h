@@ -1,0 +1,58 @@
+// core/prefix_verdict.h - why the prefix cache did not serve more of a prompt.
+//
+// Made when a request starts, told with its final event, shown by `cache why` and on request in the usage. A prompt is served
+// up to a page border; behind it either nothing is cached, or something else is: then the verdict names the first token that
+// differs, with a few ids on both sides, so that a person sees which header, tool or message moved.
+// Promise: plain data without memory of its own. The ids of `there` are of the request's own tenant.
+// Threads: plain data.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/ids.h"
+
+namespace deepinfer {
+
+enum class MissReason {
+  kNone,         // every complete page was there
+  kOff,          // the cache is switched off
+  kShort,        // the prompt is shorter than a page
+  kNew,          // nothing follows the served part here, and nothing is known to have
+  kChanged,      // other tokens follow it
+  kOtherImage,   // the same tokens with another picture follow it
+  kEvicted,      // the next page was here and had to make room
+  kOtherTenant,  // another tenant has the first page; for the operator's eyes only (oracle_rules.md R9)
+};
+const char* miss_reason_name(MissReason reason);
+
+// What a tenant may know of it.
+inline MissReason tenant_reason(MissReason reason) { return reason == MissReason::kOtherTenant ? MissReason::kNew : reason; }
+
+// A few ids in a row.
+struct TokenWindow {
+  static constexpr size_t kMost = 8;
+  std::array<TokenId, kMost> ids{};
+  int32_t count = 0;
+
+  void set(std::span<const TokenId> from) {
+    count = static_cast<int32_t>(std::min(kMost, from.size()));
+    std::copy_n(from.begin(), count, ids.begin());
+  }
+  std::span<const TokenId> span() const { return {ids.data(), static_cast<size_t>(count)}; }
+};
+
+struct PrefixVerdict {
+  MissReason reason = MissReason::kOff;
+  Position cached_tokens = 0;    // served from pages
+  Position replayed_tokens = 0;  // of those, run again to rebuild what pages do not hold
+  // Of kChanged, else -1: where the prompt leaves what is cached, the common ids before it, the prompt's from there on, and
+  // the cached ones.
+  Position first_different = -1;
+  TokenWindow before, here, there;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,97 @@
+#include "engine/loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace deepinfer {
+
+void Engine::Loop::wait_for_slot(std::unique_ptr<Sequence> sequence) {
+  if (sequence->request.deadline_us > 0) waiting_deadline_us_ = std::min(waiting_deadline_us_, sequence->request.deadline_us);
+  waiting_.push(std::move(sequence));
+}
+
+// Whoever is next waits for room, so that a large request is not overtaken for ever by small ones; only one that waits for a
+// prefix which another is computing lets others pass.
+void Engine::Loop::admit() {
+  if (waiting_.empty() || cache_->store().num_free_slots() == 0) return;
+  waiting_.begin_round();
+  while (Sequence* next = waiting_.next(accounts_)) {
+    const Opening opening = open(*next);
+    if (next->ended()) {
+      ended_.push_back(waiting_.take(*next));
+    } else if (opening == Opening::kAwaitsPrefix) {
+      waiting_.pass_over(*next);
+    } else if (opening == Opening::kOpened) {
+      running_.push_back(waiting_.take(*next));
+    } else {
+      return;
+    }
+  }
+}
+
+// Pages that running sequences may soon need, one each.
+int64_t Engine::Loop::pages_to_reserve() const {
+  return std::count_if(running_.begin(), running_.end(), [&](const auto& sequence) {
+    const auto pages = static_cast<int64_t>(sequence->cache.lease.pages().size());
+    return pages < std::as_const(*cache_).store().pages_for(sequence->prompt_tokens + sequence->answer_limit);
+  });
+}
+
+Opening Engine::Loop::open(Sequence& sequence) {
+  const auto opening = cache_->open({.tokens = sequence.tokens,
+                                     .images = sequence.request.images,
+                                     .tenant = sequence.request.tenant,
+                                     .original_prompt_tokens = sequence.request.original_prompt_tokens},
+                                    pages_to_reserve(), sequence.cache);
+  if (!opening) {
+    sequence.end(FinishReason::kError, opening.error().message);
+    return Opening::kNoRoom;
+  }
+  if (*opening != Opening::kOpened) return *opening;
+  sequence.computed = sequence.cache.begin;
+  sequence.enter(Phase::kPrefill, now_us());
+  // Draft rings belong to no snapshot, and rows that stop early are not noted.
+  sequence.drafts.least_noted = 1;
+  sequence.drafts.noted_from = std::max(sequence.cache.begin, decoder_start(replay_, sequence.request.original_prompt_tokens));
+  // Counted at once, so that the next choice sees it.
+  accounts_.charge(sequence.tenant, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
+  if (!std::exchange(sequence.started, true)) {
+    sequence.verdict = sequence.cache.verdict;
+    sequence.usage.cached_tokens = sequence.verdict.cached_tokens;
+    sequence.usage.replayed_tokens = sequence.verdict.replayed_tokens;
+    // Short answers never reallocate in a step; a limit of a whole context is not worth its memory.
+    sequence.tokens.reserve(static_cast<size_t>(sequence.prompt_tokens + std::min<int64_t>(sequence.answer_limit, 4096)));
+  }
+  return Opening::kOpened;
+}
+
+void Engine::Loop::grow() {
+  for (size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    if (cache_->grow(sequence.cache, static_cast<int64_t>(sequence.tokens.size()))) {
+      ++i;
+      continue;
+    }
+    candidates_.clear();
+    for (const auto& running : running_) candidates_.push_back({running->request.priority, running->request.id});
+    const size_t victim = choose_victim(candidates_);
+    preempt(victim);
+    if (victim < i) --i;
+  }
+}
+
+// Its published pages stay for the resumption as long as nobody else needs them.
+void Engine::Loop::preempt(size_t index) {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  cache_->close(sequence->cache);
+  sequence->computed = 0;
+  sequence->enter(Phase::kWaiting, now_us());
+  ++sequence->trace.preempted;
+  ++counts_.preempted;
+  wait_for_slot(std::move(sequence));
+}
+
+}  // namespace deepinfer
