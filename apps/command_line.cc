@@ -21,7 +21,7 @@ void print_error(const Error& error) { print_note(error.message); }
 namespace {
 
 // Commands that later versions bring; naming them is better than "unknown".
-const std::array<std::string, 7> kPlanned = {"route", "up", "cache", "plan", "simulate", "capture", "reproduce"};
+const std::array<std::string, 6> kPlanned = {"route", "up", "plan", "simulate", "capture", "reproduce"};
 
 // What one command looks like to CLI11.
 struct Bound {

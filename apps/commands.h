@@ -17,6 +17,7 @@ std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_pull_command();
+std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_eval_command();
 

@@ -113,7 +113,7 @@ TEST_F(EngineSteps, APreemptedRequestSaysSo) {
     Request request = prompt(100, i * 7);
     request.max_tokens = 120;
     value(engine_->submit(std::move(request), [&](const Event& event) {
-      if (event.report) traces.push_back(event.report->trace);
+      if (event.finish != FinishReason::kNone) traces.push_back(event.report->trace);
     }));
   }
   while (engine_->step()) clock_.advance_us(10);

@@ -99,7 +99,6 @@ struct RequestTrace {
   int32_t preempted = 0;  // times it gave its pages up
 };
 
-// Told once, with the final event.
 struct RequestReport {
   PrefixVerdict prefix;  // of the first start
   RequestTrace trace;
@@ -116,7 +115,7 @@ struct Event {
   FinishReason finish = FinishReason::kNone;
   std::string error;  // with kError: one line for people
   Usage usage;        // of the final event; earlier ones have cached_tokens only
-  std::optional<RequestReport> report;  // of the final event
+  std::optional<RequestReport> report;  // of the first event and the final one; the first knows `prefix` only
 };
 
 }  // namespace deepinfer

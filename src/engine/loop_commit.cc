@@ -79,6 +79,7 @@ void Engine::Loop::commit_token(Sequence& sequence, const SampleResult& result) 
   event.index = sequence.answer_tokens();
   event.token = result.token;
   event.usage.cached_tokens = sequence.usage.cached_tokens;
+  if (event.index == 0) event.report = RequestReport{sequence.verdict, {}};
   if (request.sampling.num_logprobs >= 0) {
     event.logprob = TokenLogprob{result.token, result.logprob};
     for (int32_t i = 0; i < result.num_top; ++i) event.top_logprobs.push_back({result.top_tokens[i], result.top_logprobs[i]});

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "host/answer_constraint.h"
 #include "host/image_encoder.h"
+#include "host/prefix_report.h"
 #include "recipe/prompt_cache.h"
 #include "recipe/render.h"
 #include "recipe/sampling.h"
@@ -103,6 +104,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   request.tenant = options.tenant;
   std::unique_ptr<Ask> ask(new Ask(host, OutputStream(host.tokenizer(), std::move(prompt.parsing))));
   ask->begin_us_ = now_us();
+  ask->cache_debug_ = options.cache_debug;
   ask->stream_.push_ready(prompt_tokens, 0, host.fingerprint(), ask->opening_);
   DI_TRY(ask->id_, host.engine().submit(std::move(request), std::move(handler)));
   return ask;
@@ -120,6 +122,11 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, const Conversation& conversa
 Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
   const size_t before = out.size();
   if (event.usage.cached_tokens > 0) stream_.note_cached_tokens(event.usage.cached_tokens);
+  if (event.report) {
+    report_.engine = *event.report;
+    if (cache_debug_ && event.token)
+      stream_.note_cache_debug(prefix_report(event.report->prefix, stream_.usage().prompt_tokens, &host_.tokenizer(), false));
+  }
   if (event.token && !stream_.finished()) {
     if (report_.first_token_us == 0) report_.first_token_us = now_us() - begin_us_;
     std::vector<TokenLogprobs> logprobs;

@@ -45,6 +45,7 @@ struct AskOptions {
   int32_t priority = 0;
   int64_t deadline_us = 0;  // of the engine's clock, 0 = none
   std::string tenant;
+  bool cache_debug = false;  // the usage says why no more of the prompt was cached
 };
 
 // Where an answer begins: a prompt in ids with the rows of its pictures, and how its text is to be read.
@@ -66,6 +67,7 @@ struct AskReport {
   int64_t first_token_us = 0;  // from start() to the first token; 0 = none came
   int64_t total_us = 0;
   int64_t drafted_tokens = 0, accepted_tokens = 0;  // of speculation
+  RequestReport engine;                             // phases, and what the prefix cache did
 };
 
 class Ask {
@@ -97,6 +99,7 @@ class Ask {
   std::vector<OutputEvent> opening_;
   RequestId id_ = 0;
   int64_t begin_us_ = 0;
+  bool cache_debug_ = false;
   AskReport report_;
 };
 

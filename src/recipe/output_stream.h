@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "core/types.h"
 #include "recipe/parse.h"
@@ -34,6 +35,7 @@ struct AnswerUsage {
   int64_t completion_tokens = 0;
   int64_t reasoning_tokens = 0;
   bool has_token_ids = false;  // reasoning_tokens means something
+  Json cache_debug;            // why no more was cached; null = nobody asked
 };
 
 // Log-probability of one token and of the alternatives asked for.
@@ -78,6 +80,7 @@ class OutputStream {
 
   // Known when the engine started the request; may come after push_ready().
   void note_cached_tokens(int64_t tokens) { usage_.cached_tokens = tokens; }
+  void note_cache_debug(Json report) { usage_.cache_debug = std::move(report); }
 
   bool finished() const { return finished_; }
   // How many ids were pushed up to here: with a stop string, the engine's answer ends after so many tokens.

@@ -36,6 +36,19 @@ void add_text(std::string& out, const char* name, const std::string& value) {
   append_json_string(out, value);
 }
 
+void add_report(std::string& out, const RequestReport& report) {
+  const PrefixVerdict& prefix = report.prefix;
+  fmt::format_to(std::back_inserter(out), ",\"cached_tokens\":{},\"replayed_tokens\":{},\"cache_miss\":\"{}\"",
+                 prefix.cached_tokens, prefix.replayed_tokens, miss_reason_name(prefix.reason));
+  if (prefix.first_different >= 0) fmt::format_to(std::back_inserter(out), ",\"first_different\":{}", prefix.first_different);
+  const RequestTrace& trace = report.trace;
+  const auto ms = [](int64_t us) { return static_cast<double>(us) / 1e3; };
+  fmt::format_to(std::back_inserter(out), ",\"waiting_ms\":{:.3f},\"prefill_ms\":{:.3f},\"decode_ms\":{:.3f}",
+                 ms(trace.waiting_us), ms(trace.prefill_us), ms(trace.decode_us));
+  fmt::format_to(std::back_inserter(out), ",\"prefill_steps\":{},\"decode_steps\":{},\"preempted\":{}", trace.prefill_steps,
+                 trace.decode_steps, trace.preempted);
+}
+
 }  // namespace
 
 Result<AccessLog> AccessLog::open(const std::string& path) {
@@ -84,6 +97,7 @@ void AccessLog::add(const AccessLine& line) {
     fmt::format_to(std::back_inserter(buffer_), ",\"prompt_tokens\":{},\"completion_tokens\":{}", line.prompt_tokens,
                    line.completion_tokens);
   add_text(buffer_, "finish", line.finish);
+  if (line.report) add_report(buffer_, *line.report);
   buffer_ += "}\n";
   if (buffer_.size() > kFlushBytes) flush();
 }

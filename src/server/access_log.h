@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "core/types.h"
 
 namespace deepinfer {
 
@@ -22,6 +24,8 @@ struct AccessLine {
   uint64_t bytes_in = 0, bytes_out = 0;
   int64_t prompt_tokens = -1, completion_tokens = -1;  // -1 = no answer of a model
   std::string finish;
+  // Of the first answer that began: what the prefix cache did, and where its time went.
+  std::optional<RequestReport> report;
 };
 
 class AccessLog {

@@ -23,6 +23,13 @@ Wire wire_of(RouteId route) {
   }
 }
 
+// A member of the body on every wire. Hardly any body has it, so only those are parsed once more.
+bool wants_cache_debug(const std::string& body) {
+  if (body.find("\"cache_debug\"") == std::string::npos) return false;
+  const Result<Json> json = Json::parse(body);
+  return json && json->at("cache_debug").is_bool() && json->at("cache_debug").as_bool();
+}
+
 }  // namespace
 
 void Answers::answer(const CallPtr& call) {
@@ -30,8 +37,10 @@ void Answers::answer(const CallPtr& call) {
   const std::string id = context_.new_id(wire.id_prefix);
   work_on_body(context_, call, [this, call, wire, id](const std::string& body) -> Reply {
     auto plan = std::make_shared<Result<AnswerPlan>>(wire.plan({context_, body, id, call->request_id, call->key}));
-    return [this, call, plan] {
+    const bool cache_debug = wants_cache_debug(body);
+    return [this, call, plan, cache_debug] {
       if (!*plan) return call->fail(plan->error());
+      (*plan)->options.cache_debug = cache_debug;
       (*plan)->options.deadline_us = context_.deadline_us(call->request());
       auto generation = std::make_shared<Generation>(context_, call, std::move(**plan));
       generations_.push_back(generation);

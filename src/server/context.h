@@ -15,6 +15,7 @@
 #include "host/host.h"
 #include "net/http_server.h"
 #include "server/access_log.h"
+#include "server/cache_log.h"
 #include "server/engine_link.h"
 #include "server/keys.h"
 #include "server/metrics.h"
@@ -57,6 +58,7 @@ struct ServerContext {
   uint64_t num_ids = 0;
   Metrics metrics;
   AccessLog log;
+  CacheLog cache_log;
   KeyRing keys;
   EngineLink link;
   HttpServer* http = nullptr;

@@ -69,9 +69,20 @@ void Generation::submit_all() {
   }
 }
 
+// Of the first answer that began: an exchange has one line in the log.
+void Generation::note_report(size_t index, const Event& event) {
+  if (index != 0 || !event.report) return;
+  if (event.token) {
+    const int64_t prompt_tokens = choices_[0].ask->stream().usage().prompt_tokens;
+    context_.cache_log.add({call_->request_id, call_->key, event.report->prefix, prompt_tokens});
+  }
+  call_->line.report = event.report;
+}
+
 void Generation::take(size_t index, const Event& event) {
   Choice& choice = choices_[index];
   if (over_ || choice.done || !choice.ask) return;
+  note_report(index, event);
   if (event.token && first_token_us_ == 0) first_token_us_ = context_.clock.now_us();
   pieces_.clear();
   const Result<bool> done = choice.ask->take(event, pieces_);
@@ -175,6 +186,7 @@ AnswerUsage Generation::total_usage() const {
     if (!choices_[i].ask) continue;
     const AnswerUsage& usage = choices_[i].ask->stream().usage();
     // A prompt with several answers is one prompt.
+    if (i == 0) total.cache_debug = usage.cache_debug;
     if (i % answers == 0) {
       total.prompt_tokens += usage.prompt_tokens;
       total.cached_tokens += usage.cached_tokens;

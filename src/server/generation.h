@@ -70,6 +70,7 @@ class Generation final : public EngineSink, public std::enable_shared_from_this<
     bool done = false;
   };
   void submit_all();
+  void note_report(size_t index, const Event& event);
   void listen_for_the_end();
   void begin_stream();
   void show(size_t choice, const std::vector<OutputEvent>& events);

@@ -42,6 +42,36 @@ prometheus::MetricFamily family(const char* name, const char* help, prometheus::
   return {name, help, type, {metric}};
 }
 
+// Steps by kind.
+void add_steps(const EngineStats& engine, std::vector<prometheus::MetricFamily>& all) {
+  using prometheus::MetricType;
+  std::vector<prometheus::ClientMetric> counts, seconds;
+  for (size_t i = 0; i < kNumStepKinds; ++i) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"kind", step_kind_name(static_cast<StepKind>(i))}};
+    metric.counter.value = static_cast<double>(engine.times[i].steps);
+    counts.push_back(metric);
+    metric.counter.value = static_cast<double>(engine.times[i].us) / 1e6;
+    seconds.push_back(metric);
+  }
+  all.push_back({"deepinfer_engine_steps_by_kind_total", "Steps by what their rows are", MetricType::Counter, counts});
+  all.push_back({"deepinfer_engine_step_seconds_total", "Time of steps by what their rows are", MetricType::Counter, seconds});
+}
+
+void add_prefix(const PrefixStats& prefix, std::vector<prometheus::MetricFamily>& all) {
+  const auto counter = [&](const char* name, const char* help, int64_t value) {
+    all.push_back(family(name, help, prometheus::MetricType::Counter, static_cast<double>(value)));
+  };
+  counter("deepinfer_prefix_lookups_total", "Prompts looked up in the prefix cache", prefix.lookups);
+  counter("deepinfer_prefix_hits_total", "Prompts of which a page was there", prefix.hits);
+  counter("deepinfer_prefix_lookup_tokens_total", "Tokens of prompts looked up", prefix.lookup_tokens);
+  counter("deepinfer_prefix_hit_tokens_total", "Tokens served from pages", prefix.hit_tokens);
+  counter("deepinfer_prefix_replayed_tokens_total", "Of those, tokens run again to rebuild what pages do not hold",
+          prefix.replayed_tokens);
+  counter("deepinfer_prefix_published_pages_total", "Pages published", prefix.published_pages);
+  counter("deepinfer_prefix_evicted_pages_total", "Pages that had to make room", prefix.evicted_pages);
+}
+
 // Places of a block count from 1, as people do.
 void add_speculation(const SpeculationStats& stats, std::vector<prometheus::MetricFamily>& all) {
   using prometheus::MetricType;
@@ -165,6 +195,11 @@ std::string Metrics::text(const Reading& reading) const {
     counter("deepinfer_engine_steps_total", "Steps run", static_cast<double>(engine.steps));
     counter("deepinfer_engine_rows_total", "Rows run", static_cast<double>(engine.rows));
     counter("deepinfer_engine_accepted_total", "Requests accepted by the engine", static_cast<double>(engine.accepted));
+    counter("deepinfer_engine_preempted_total", "Times a running request gave its pages up", static_cast<double>(engine.preempted));
+    counter("deepinfer_engine_between_steps_seconds_total", "Time between steps while there was work",
+            static_cast<double>(engine.between_us) / 1e6);
+    add_steps(engine, all);
+    add_prefix(engine.prefix, all);
     counter("deepinfer_engine_ended_total", "Requests ended by the engine", static_cast<double>(engine.ended));
     add_speculation(engine.speculation, all);
   }

@@ -43,6 +43,7 @@ constexpr std::array kRoutes = std::to_array<Route>({
      "ResponsesRequest", "InputTokens"},
     {RouteId::kTokenize, "POST", "/tokenize", kKey, kJson, true, "Text to token ids", "TokenizeRequest", "Tokens"},
     {RouteId::kDetokenize, "POST", "/detokenize", kKey, kJson, true, "Token ids to text", "DetokenizeRequest", "Text"},
+    {RouteId::kCacheWhy, "GET", "/v1/cache/why/{request_id}", kKey, kNone, true, "Why no more of a prompt was cached", "", "CacheWhy"},
     {RouteId::kUploadFile, "POST", "/v1/files", kKey, kForm, false, "Upload a batch file", "FileUpload", "File"},
     {RouteId::kListFiles, "GET", "/v1/files", kKey, kNone, false, "Uploaded files", "", "FileList"},
     {RouteId::kGetFile, "GET", "/v1/files/{file_id}", kKey, kNone, false, "One file", "", "File"},

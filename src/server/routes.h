@@ -34,6 +34,7 @@ enum class RouteId {
   kCountInput,
   kTokenize,
   kDetokenize,
+  kCacheWhy,
   kUploadFile,
   kListFiles,
   kGetFile,

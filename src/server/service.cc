@@ -234,6 +234,7 @@ void Server::Service::dispatch(const CallPtr& call) {
     case RouteId::kVersion: return call->respond_json(200, Json::object({{"version", context_.version}, {"name", "deepinfer"}}));
     case RouteId::kModels: return answer_models(context_, *call);
     case RouteId::kModel: return answer_model(context_, *call);
+    case RouteId::kCacheWhy: return answer_cache_why(context_, *call);
     case RouteId::kTokenize: return answer_tokenize(context_, call);
     case RouteId::kDetokenize: return answer_detokenize(context_, call);
     case RouteId::kChat:

@@ -14,6 +14,7 @@ void answer_console(Call& call);
 // `says_why`: the caller has a key, or none is needed; the reason speaks of what others do.
 void answer_ready(const ServerContext& context, Call& call, bool says_why);
 void answer_metrics(const ServerContext& context, Call& call);
+void answer_cache_why(const ServerContext& context, Call& call);
 void answer_models(const ServerContext& context, Call& call);
 void answer_model(const ServerContext& context, Call& call);
 void answer_tokenize(ServerContext& context, const CallPtr& call);

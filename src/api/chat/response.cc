@@ -29,6 +29,7 @@ Json chat_usage(const AnswerUsage& usage, bool thinking) {
   }
   out.set("prompt_cache_hit_tokens", usage.cached_tokens);
   out.set("prompt_cache_miss_tokens", usage.prompt_tokens - usage.cached_tokens);
+  if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);
   return out;
 }
 

@@ -1,0 +1,84 @@
+// deepinfer cache why: what a server's prefix cache did for a request.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "apps/commands.h"
+#include "apps/terminal.h"
+#include "base/json.h"
+#include "base/nearest.h"
+#include "net/http_client.h"
+
+namespace deepinfer {
+namespace {
+
+const std::array<std::string, 1> kKinds = {"why"};
+
+struct CacheSettings {
+  std::string url = "http://127.0.0.1:8080", key;
+  bool json = false;
+  void visit(FieldVisitor visit) {
+    visit({.name = "url", .target = &url, .help = "the server", .value = "URL"});
+    visit({.name = "key", .target = &key, .help = "API key for it", .value = "KEY"});
+    visit({.name = "json", .target = &json, .help = "one JSON object"});
+  }
+};
+
+std::string line(const char* name, const std::string& value) { return fmt::format("{:<12}{}\n", name, value); }
+
+std::string in_words(const Json& why) {
+  const auto number = [&](const char* name) { return why.at(name).is_number() ? why.at(name).number_text() : "?"; };
+  const auto text = [&](const char* name) { return why.at(name).is_string() ? why.at(name).as_string() : ""; };
+  std::string out = line("request", text("request_id"));
+  out += line("served", fmt::format("{} of {} prompt tokens from the cache, {} of them run again", number("cached_tokens"),
+                                    number("prompt_tokens"), number("replayed_tokens")));
+  std::string reason = text("reason");
+  const bool changed = why.find("first_different") != nullptr;
+  if (changed) reason += fmt::format(": token {} is the first that differs", number("first_different"));
+  out += line("why", reason);
+  for (const char* side : {"before", "here", "there"}) {
+    if (why.find(side)) out += line(side, why.at(side).dump());
+  }
+  return out;
+}
+
+class CacheCommand final : public Command {
+ public:
+  std::string name() const override { return "cache"; }
+  std::string summary() const override { return "why a server's prefix cache did not serve more of a prompt"; }
+  std::string examples() const override {
+    return "  deepinfer cache why req-5f0c6a1e-12\n  deepinfer cache why req-5f0c6a1e-12 --url http://127.0.0.1:8080 --json";
+  }
+  std::vector<Field> fields() override { return fields_of(settings_); }
+  std::vector<Positional> positionals() override {
+    return {{"KIND", "why", &kind_, 1, 1}, {"REQUEST_ID", "x-request-id of the answer", &ids_, 1, 1}};
+  }
+
+  Result<int> run() override {
+    if (kind_[0] != kKinds[0])
+      return invalid_argument(fmt::format("cache {}: built is why{}", kind_[0], did_you_mean(kind_[0], kKinds)));
+    std::string base = settings_.url;
+    while (base.ends_with('/')) base.pop_back();
+    HttpCall call{.url = fmt::format("{}/v1/cache/why/{}", base, ids_[0])};
+    if (!settings_.key.empty()) call.headers.set("authorization", "Bearer " + settings_.key);
+    DI_TRY(const HttpReply reply, HttpClient().send(call));
+    const Result<Json> body = Json::parse(reply.body);
+    if (reply.status != 200) {
+      const Json message = body ? body->at("error").at("message") : Json();
+      return Error{reply.status == 404 ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
+                   fmt::format("{}: {} {}", base, reply.status, message.is_string() ? message.as_string() : "")};
+    }
+    if (!body) return body.error();
+    return finish_with(write_out(settings_.json ? body->dump() + "\n" : in_words(*body)));
+  }
+
+ private:
+  CacheSettings settings_;
+  std::vector<std::string> kind_, ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_cache_command() { return std::make_unique<CacheCommand>(); }
+
+}  // namespace deepinfer

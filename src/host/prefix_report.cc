@@ -1,0 +1,19 @@
+#include "host/prefix_report.h"
+namespace deepinfer {
+
+Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer* tokenizer, bool for_operator) {
+  const MissReason reason = for_operator ? verdict.reason : tenant_reason(verdict.reason);
+  Json out = Json::object({{"prompt_tokens", prompt_tokens},
+                           {"cached_tokens", verdict.cached_tokens},
+                           {"replayed_tokens", verdict.replayed_tokens},
+                           {"reason", miss_reason_name(reason)}});
+  if (verdict.first_different < 0) return out;
+  out.set("first_different", verdict.first_different);
+  if (!tokenizer) return out;
+  out.set("before", tokenizer->decode(verdict.before.span()));
+  out.set("here", tokenizer->decode(verdict.here.span()));
+  out.set("there", tokenizer->decode(verdict.there.span()));
+  return out;
+}
+
+}  // namespace deepinfer
