@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "host/host.h"
+#include "lab/bench_engine.h"
 #include "lab/bench_grammar.h"
 #include "lab/bench_model.h"
 #include "lab/bench_ops.h"
@@ -19,7 +20,7 @@
 namespace deepinfer {
 namespace {
 
-const std::array<std::string, 7> kKinds = {"tokenizer", "recipe", "ops", "decode", "prefill", "serve", "grammar"};
+const std::array<std::string, 8> kKinds = {"tokenizer", "recipe", "ops", "decode", "prefill", "engine", "serve", "grammar"};
 
 struct BenchSettings {
   // The benches' prompts are ids without sense, which nobody can draft: speculation has a bench of its own.
@@ -56,17 +57,17 @@ struct BenchSettings {
 class BenchCommand final : public Command {
  public:
   std::string name() const override { return "bench"; }
-  std::string summary() const override { return "measure: tokenizer, recipe, ops, decode, prefill, serve, grammar"; }
+  std::string summary() const override { return "measure: tokenizer, recipe, ops, decode, prefill, engine, serve, grammar"; }
   std::string examples() const override {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
-           "  deepinfer bench serve --json\n"
+           "  deepinfer bench engine --json\n  deepinfer bench serve --json\n"
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
   std::vector<Positional> positionals() override {
-    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, serve or grammar", &words_, 1, 1}};
+    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, engine, serve or grammar", &words_, 1, 1}};
   }
 
   Result<int> run() override {
@@ -84,11 +85,17 @@ class BenchCommand final : public Command {
       BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
       if (settings_.streams > 0) options.streams = settings_.streams;
       DI_CHECK_OK(bench_serve(options, report));
-    } else if (kind == "decode" || kind == "prefill") {
+    } else if (kind == "decode" || kind == "prefill" || kind == "engine") {
       ProgressBar bar("loading");
       DI_TRY(const auto host,
              Host::open(settings_.host, {.progress = [&](int64_t done, int64_t total) { bar.show(done, total); }}));
       bar.clear();
+      if (kind == "engine") {
+        BenchEngineOptions options{.repeats = settings_.repeats};
+        if (settings_.streams > 0) options.streams = {settings_.streams};
+        DI_CHECK_OK(bench_engine(*host, options, report));
+        return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
+      }
       BenchModelOptions options;
       options.tokens = settings_.tokens;
       options.repeats = settings_.repeats;
@@ -101,7 +108,7 @@ class BenchCommand final : public Command {
       }
       DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
     } else {
-      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, serve, grammar{}", kind,
+      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, serve, grammar{}", kind,
                                           did_you_mean(kind, kKinds)));
     }
     return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));

@@ -51,15 +51,15 @@ class CacheCommand final : public Command {
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
   std::vector<Positional> positionals() override {
-    return {{"KIND", "why", &kind_, 1, 1}, {"REQUEST_ID", "x-request-id of the answer", &ids_, 1, 1}};
+    return {{"WORDS", "why and the x-request-id of an answer", &words_, 2, 2}};
   }
 
   Result<int> run() override {
-    if (kind_[0] != kKinds[0])
-      return invalid_argument(fmt::format("cache {}: built is why{}", kind_[0], did_you_mean(kind_[0], kKinds)));
+    if (words_[0] != kKinds[0])
+      return invalid_argument(fmt::format("cache {}: built is why{}", words_[0], did_you_mean(words_[0], kKinds)));
     std::string base = settings_.url;
     while (base.ends_with('/')) base.pop_back();
-    HttpCall call{.url = fmt::format("{}/v1/cache/why/{}", base, ids_[0])};
+    HttpCall call{.url = fmt::format("{}/v1/cache/why/{}", base, words_[1])};
     if (!settings_.key.empty()) call.headers.set("authorization", "Bearer " + settings_.key);
     DI_TRY(const HttpReply reply, HttpClient().send(call));
     const Result<Json> body = Json::parse(reply.body);
@@ -74,7 +74,7 @@ class CacheCommand final : public Command {
 
  private:
   CacheSettings settings_;
-  std::vector<std::string> kind_, ids_;
+  std::vector<std::string> words_;
 };
 
 }  // namespace

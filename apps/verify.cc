@@ -15,10 +15,14 @@ const std::array<std::string, 1> kKinds = {"determinism"};
 
 struct VerifySettings {
   HostSettings host;
-  bool quick = false, full = false, json = false;
+  bool quick = false, full = false, bisect = false, json = false;
+  std::string axis, capture = "determinism-capture.json";
   void visit(FieldVisitor visit) {
     visit({.name = "quick", .target = &quick, .help = "a covering set of cells, the default"});
     visit({.name = "full", .target = &full, .help = "every cell, longer prompts and answers"});
+    visit({.name = "axis", .target = &axis, .help = "this axis only", .value = "NAME"});
+    visit({.name = "bisect", .target = &bisect, .help = "of what differs, find the first layer, operation and row"});
+    visit({.name = "capture", .target = &capture, .help = "file for the request that --bisect found", .value = "FILE"});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
     visit({.name = "model",
            .target = &host.model,
@@ -46,6 +50,7 @@ class VerifyCommand final : public Command {
   std::string summary() const override { return "prove the guarantees on this machine: determinism"; }
   std::string examples() const override {
     return "  deepinfer verify determinism\n  deepinfer verify determinism --full --json\n"
+           "  deepinfer verify determinism --axis company --bisect\n"
            "  deepinfer verify determinism -m DIR --keep-tokens 140";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
@@ -59,7 +64,8 @@ class VerifyCommand final : public Command {
     ProgressBar bar("comparing");
     DI_TRY(const DeterminismReport report,
            verify_determinism(
-               {.host = settings_.host, .full = settings_.full, .progress = [&](size_t done, size_t total, const std::string&) {
+               {.host = settings_.host, .full = settings_.full, .axis = settings_.axis, .bisect = settings_.bisect,
+                .capture = settings_.capture, .progress = [&](size_t done, size_t total, const std::string&) {
                   bar.show(static_cast<int64_t>(done), static_cast<int64_t>(total));
                 }}));
     bar.clear();

@@ -63,7 +63,7 @@ def slow():
 def version_and_help():
     expect(run('--version'), 0, 'deepinfer ')
     listing = expect(run('--help'), 0).out
-    for command in 'run batch serve pull render parse tokenize detokenize inspect golden bench verify eval doctor'.split():
+    for command in 'run batch serve pull render parse tokenize detokenize inspect golden bench verify cache eval doctor'.split():
         assert command in listing, command
         text = expect(run(command, '--help'), 0, 'Examples:').out
         assert 'deepinfer ' + command in text, command

@@ -139,7 +139,8 @@ TEST_F(EngineSteps, EveryMissHasAReason) {
   EXPECT_EQ(verdict.first_different, 40);
   EXPECT_EQ(verdict.here.ids[0], 50);
   EXPECT_EQ(verdict.there.ids[0], 43);
-  EXPECT_EQ(reason(prompt(80, 0, "b")).reason, MissReason::kOtherTenant);
+  EXPECT_EQ(reason(prompt(80, 0, "b")).reason, MissReason::kNew);
+  EXPECT_EQ(operator_reason(reason(prompt(80, 0, "c"))), MissReason::kOtherTenant);
   // Something large takes the room.
   reason(prompt(250, 30));
   EXPECT_EQ(reason(prompt(80, 0)).reason, MissReason::kEvicted);

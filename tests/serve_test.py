@@ -197,6 +197,59 @@ def the_doctor_finds_nothing():
     assert run('doctor', '--url', 'http://127.0.0.1:1').returncode == 1
 
 
+# ---- the prefix cache ---------------------------------------------------------------------------------------------
+
+@case
+def why_it_was_not_cached():
+    keys = path('why-keys.txt')
+    with open(keys, 'w') as file:
+        for name in ('alice', 'bob', 'root admin'):
+            file.write(f'{name.split()[0]} {hashlib.sha256(name.split()[0].encode()).hexdigest()} {"admin" if "admin" in name else ""}\n')
+    words = ' '.join(f'word{i}' for i in range(80))
+    changed = words.replace('word40', 'moon40')
+    with Server('--keys', keys) as server:
+        def ask(content, key, request_id, debug=True):
+            fields = {'cache_debug': True} if debug else {}
+            return server.chat(content, headers={'authorization': 'Bearer ' + key, 'x-request-id': request_id}, **fields)['usage']
+
+        def why(request_id, key):
+            return server.json('GET', '/v1/cache/why/' + request_id, headers={'authorization': 'Bearer ' + key})
+
+        assert ask(words, 'alice', 'a1')['cache_debug']['reason'] == 'new'
+        usage = ask(words, 'alice', 'a2')
+        assert usage['cache_debug']['reason'] == 'none' and usage['cache_debug']['cached_tokens'] == usage['prompt_cache_hit_tokens'] > 0, usage
+        assert 'cache_debug' not in ask(words, 'alice', 'a3', debug=False)
+        told = ask(changed, 'alice', 'a4')['cache_debug']
+        assert told['reason'] == 'changed' and 'moon' in told['here'] and 'word' in told['there'] and 'word39' in told['before'] + told['here'], told
+        assert why('a4', 'alice') == {'request_id': 'a4', **told}
+        # Another key has it: the key is not told, the operator is, and sees no text.
+        assert ask(words, 'bob', 'b1')['cache_debug']['reason'] == 'new'
+        assert why('b1', 'bob')['reason'] == 'new' and why('b1', 'root')['reason'] == 'other tenant'
+        assert 'here' not in why('a4', 'root') and why('a4', 'root')['first_different'] == told['first_different']
+        server.error(404, 'GET', '/v1/cache/why/a4', headers={'authorization': 'Bearer bob'}, text='no answer')
+        server.error(404, 'GET', '/v1/cache/why/nothing', headers={'authorization': 'Bearer alice'}, text='no answer')
+        # The same on every wire, streamed and not.
+        bodies = {'/v1/completions': {'prompt': words}, '/v1/responses': {'input': words}, '/v1/messages': {'messages': [{'role': 'user', 'content': words}], 'max_tokens': 9},
+                  '/v1/chat/completions': chat_body(words, stream_options={'include_usage': True})}
+        for target, body in bodies.items():
+            for stream in (False, True):
+                body = {**{name: value for name, value in body.items() if stream or name != 'stream_options'}, 'model': 'test', 'cache_debug': True, 'stream': stream}
+                status, _, data = server.ask('POST', target, body, {'authorization': 'Bearer alice'})
+                assert status == 200 and b'"cache_debug":{' in data, (target, stream, data)
+        lines = {line['request_id']: line for line in server.lines()}
+        assert lines['a2']['cached_tokens'] > 0 and lines['a2']['cache_miss'] == 'none' and lines['b1']['cache_miss'] == 'other tenant'
+        line = lines['a4']
+        assert line['first_different'] == told['first_different'] and line['preempted'] == 0 and line['prefill_steps'] > 0, line
+        assert 0 <= line['waiting_ms'] + line['prefill_ms'] + line['decode_ms'] <= line['duration_ms'], line
+        assert 'moon' not in json.dumps(list(lines.values()))
+        done = run('cache', 'why', 'a4', '--url', server.url, '--key', 'alice')
+        assert done.returncode == 0 and b'token %d is the first that differs' % told['first_different'] in done.stdout, done
+        assert json.loads(run('cache', 'why', 'a4', '--url', server.url + '/', '--key', 'alice', '--json').stdout) == why('a4', 'alice')
+        done = run('cache', 'why', 'nothing', '--url', server.url, '--key', 'alice')
+        assert done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'no answer' in done.stderr, done
+    assert run('cache', 'why', 'a4', '--url', 'http://127.0.0.1:1').returncode == 1
+
+
 # ---- keys ---------------------------------------------------------------------------------------------------------
 
 OPEN_ROUTES = {('GET', '/'), ('GET', '/health'), ('GET', '/health/live'), ('GET', '/health/ready')}

@@ -25,12 +25,9 @@ enum class MissReason {
   kChanged,      // other tokens follow it
   kOtherImage,   // the same tokens with another picture follow it
   kEvicted,      // the next page was here and had to make room
-  kOtherTenant,  // another tenant has the first page; for the operator's eyes only (oracle_rules.md R9)
+  kOtherTenant,  // another tenant has the first page: never told to this one
 };
 const char* miss_reason_name(MissReason reason);
-
-// What a tenant may know of it.
-inline MissReason tenant_reason(MissReason reason) { return reason == MissReason::kOtherTenant ? MissReason::kNew : reason; }
 
 // A few ids in a row.
 struct TokenWindow {
@@ -53,6 +50,12 @@ struct PrefixVerdict {
   // the cached ones.
   Position first_different = -1;
   TokenWindow before, here, there;
+  // Another tenant has the first page of this prompt. All the rest is the same without other tenants; this is for the operator.
+  bool elsewhere = false;
 };
+
+inline MissReason operator_reason(const PrefixVerdict& verdict) {
+  return verdict.elsewhere ? MissReason::kOtherTenant : verdict.reason;
+}
 
 }  // namespace deepinfer

@@ -41,6 +41,7 @@ bool Engine::Loop::turn() {
   bool worked = read_inbox();
   expire();
   worked |= retire();
+  const int64_t begin_us = step_clock_.now_us();
   admit();
   if (running_.empty()) {
     worked |= retire();  // an admission may have failed
@@ -49,8 +50,11 @@ bool Engine::Loop::turn() {
     return worked;
   }
   grow();
+  const int64_t grown_us = step_clock_.now_us();
   Status status = propose();
+  const int64_t proposed_us = step_clock_.now_us();
   plan();
+  counts_.plan_us += grown_us - begin_us + step_clock_.now_us() - proposed_us;
   if (status) status = run();
   read_inbox();
   expire();

@@ -2,7 +2,7 @@
 namespace deepinfer {
 
 Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer* tokenizer, bool for_operator) {
-  const MissReason reason = for_operator ? verdict.reason : tenant_reason(verdict.reason);
+  const MissReason reason = for_operator ? operator_reason(verdict) : verdict.reason;
   Json out = Json::object({{"prompt_tokens", prompt_tokens},
                            {"cached_tokens", verdict.cached_tokens},
                            {"replayed_tokens", verdict.replayed_tokens},

@@ -73,9 +73,10 @@ void PrefixIndex::explain(const PageKey& parent_key, std::span<const PageKey> ke
   }
   if (same == page_tokens_) {
     verdict.reason = MissReason::kOtherImage;
-  } else if (matched == 0 && first_pages_.contains(content_hash(wanted))) {
-    verdict.reason = MissReason::kOtherTenant;
-  } else if (nearest != kNone) {
+    return;
+  }
+  verdict.elsewhere = matched == 0 && first_pages_.contains(content_hash(wanted));
+  if (nearest != kNone) {
     const size_t at = matched * page_tokens_ + same;
     verdict.reason = MissReason::kChanged;
     verdict.first_different = static_cast<Position>(at);

@@ -114,8 +114,8 @@ TEST(PrefixIndex, AnotherTenantsPagesAreNamedOnlyToTheOperator) {
   ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8}));
   world.root = root_key("model", false, "stranger");
   EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8}), 0u);
-  EXPECT_EQ(world.found.verdict.reason, MissReason::kOtherTenant);
-  EXPECT_EQ(tenant_reason(world.found.verdict.reason), MissReason::kNew);
+  EXPECT_EQ(operator_reason(world.found.verdict), MissReason::kOtherTenant);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kNew);
   EXPECT_EQ(world.found.verdict.there.count, 0);
   EXPECT_EQ(world.found.verdict.first_different, -1);
   EXPECT_EQ(world.matched({1, 2, 3, 5}), 0u);

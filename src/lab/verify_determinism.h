@@ -17,12 +17,19 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "host/settings.h"
+#include "lab/traced_model.h"
 
 namespace deepinfer {
 
 struct DeterminismOptions {
   HostSettings host;  // model, context and kept tokens; the axes set the rest
   bool full = false;  // more requests and every value of every axis
+  std::string axis;   // this one only; "" = all
+  // Rows that do not hold: both ways once more, value by value, until the first that differs (lab/traced_model.h); the first such
+  // row's request goes to the file `capture`, "" = none.
+  bool bisect = false;
+  std::string capture;
+  ValueHook hook;  // sees every value of every forward pass; a test may spoil some
   // Called before each row.
   std::function<void(size_t done, size_t total, const std::string& row)> progress;
 };
