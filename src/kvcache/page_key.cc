@@ -3,6 +3,7 @@
 #define XXH_STATIC_LINKING_ONLY  // the size of a streaming state
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace deepinfer {
@@ -31,6 +32,20 @@ class KeyHash {
   XXH3_state_t state_;
 };
 
+// The same key in one call: half the time of a streaming state, which a long prompt without pictures pays once a page.
+PageKey plain_key(const PageKey& parent, std::span<const TokenId> tokens) {
+  constexpr size_t kMostTokens = 256;
+  struct {
+    PageKey parent;
+    TokenId tokens[kMostTokens];
+  } block;
+  if (tokens.size() > kMostTokens) return KeyHash().add(&parent, sizeof(parent)).add(tokens.data(), tokens.size_bytes()).key();
+  block.parent = parent;
+  std::copy(tokens.begin(), tokens.end(), block.tokens);
+  const XXH128_hash_t hash = XXH3_128bits(&block, sizeof(parent) + tokens.size_bytes());
+  return {hash.low64, hash.high64};
+}
+
 }  // namespace
 
 PageKey root_key(std::string_view fingerprint, bool bounded, std::string_view tenant) {
@@ -42,8 +57,13 @@ void extend_page_keys(const PageKey& root, std::span<const TokenId> tokens, std:
   const auto page_size = static_cast<size_t>(page_tokens);
   for (size_t page = keys.size(); (page + 1) * page_size <= tokens.size(); ++page) {
     const PageKey parent = keys.empty() ? root : keys.back();
+    const auto content = tokens.subspan(page * page_size, page_size);
+    if (images.empty()) {
+      keys.push_back(plain_key(parent, content));
+      continue;
+    }
     KeyHash hash;
-    hash.add(&parent, sizeof(parent)).add(tokens.data() + page * page_size, page_size * sizeof(TokenId));
+    hash.add(&parent, sizeof(parent)).add(content.data(), content.size_bytes());
     const auto begin = static_cast<Position>(page * page_size), end = begin + page_tokens;
     for (const ImageSpan& image : images) {
       if (image.begin >= end || image.begin + image.rows <= begin) continue;

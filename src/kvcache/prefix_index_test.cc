@@ -63,6 +63,18 @@ TEST(PageKeys, DependOnEverythingBefore) {
   EXPECT_EQ(grown, keys);
 }
 
+TEST(PageKeys, AreTheSameWhetherPicturesAreLookedForOrNot) {
+  const PageKey root = root_key("model", false, "");
+  const std::vector<ImageSpan> far{{.begin = 5000, .rows = 2, .content_hash = "cat"}};
+  for (const int32_t page : {4, 64, 256, 300}) {
+    const std::vector<TokenId> tokens(900, page);
+    std::vector<PageKey> plain, looked;
+    extend_page_keys(root, tokens, {}, page, plain);
+    extend_page_keys(root, tokens, far, page, looked);
+    EXPECT_EQ(plain, looked) << page;
+  }
+}
+
 TEST(PageKeys, ImagesCountWhereTheyLie) {
   const PageKey root = root_key("model", false, "");
   const std::vector<TokenId> tokens(12, 5);
