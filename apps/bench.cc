@@ -108,8 +108,8 @@ class BenchCommand final : public Command {
       }
       DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
     } else {
-      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, serve, grammar{}", kind,
-                                          did_you_mean(kind, kKinds)));
+      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, serve, grammar{}",
+                                          kind, did_you_mean(kind, kKinds)));
     }
     return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
   }

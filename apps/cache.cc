@@ -50,9 +50,7 @@ class CacheCommand final : public Command {
     return "  deepinfer cache why req-5f0c6a1e-12\n  deepinfer cache why req-5f0c6a1e-12 --url http://127.0.0.1:8080 --json";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
-  std::vector<Positional> positionals() override {
-    return {{"WORDS", "why and the x-request-id of an answer", &words_, 2, 2}};
-  }
+  std::vector<Positional> positionals() override { return {{"WORDS", "why and the x-request-id of an answer", &words_, 2, 2}}; }
 
   Result<int> run() override {
     if (words_[0] != kKinds[0])

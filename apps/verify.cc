@@ -62,12 +62,15 @@ class VerifyCommand final : public Command {
     }
     if (settings_.quick && settings_.full) return invalid_argument("--quick and --full exclude each other");
     ProgressBar bar("comparing");
-    DI_TRY(const DeterminismReport report,
-           verify_determinism(
-               {.host = settings_.host, .full = settings_.full, .axis = settings_.axis, .bisect = settings_.bisect,
-                .capture = settings_.capture, .progress = [&](size_t done, size_t total, const std::string&) {
-                  bar.show(static_cast<int64_t>(done), static_cast<int64_t>(total));
-                }}));
+    DI_TRY(const DeterminismReport report, verify_determinism({.host = settings_.host,
+                                                               .full = settings_.full,
+                                                               .axis = settings_.axis,
+                                                               .bisect = settings_.bisect,
+                                                               .capture = settings_.capture,
+                                                               .progress = [&](size_t done, size_t total, const std::string&) {
+                                                                 bar.show(static_cast<int64_t>(done),
+                                                                          static_cast<int64_t>(total));
+                                                               }}));
     bar.clear();
     DI_CHECK_OK(write_out(settings_.json ? json(report) : report.table() + verdict(report)));
     return report.holds() ? kExitOk : kExitFailed;

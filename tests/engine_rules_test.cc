@@ -62,7 +62,8 @@ class EngineRules : public ::testing::Test {
     options.prefix_cache = below(4) != 0;
     options.snapshot_bytes = below(2) == 0 && !ample ? 1 : 1 << 24;
     options.replay = below(2) == 0 ? ReplayMode::kOff : ReplayMode::kDecoder;
-    drafter_ = std::make_unique<OracleDrafter>(std::vector<uint32_t>{static_cast<uint32_t>(random() % 32), static_cast<uint32_t>(random() % 32)});
+    drafter_ = std::make_unique<OracleDrafter>(
+        std::vector<uint32_t>{static_cast<uint32_t>(random() % 32), static_cast<uint32_t>(random() % 32)});
     options.speculation.mode = below(3) == 0 ? SpeculationMode::kOff : SpeculationMode::kOn;
     options.speculation.max_draft = 1 + below(5);
     options.speculation.schedule = SpeculationSchedule::kFixed;
@@ -74,15 +75,17 @@ class EngineRules : public ::testing::Test {
   void open_plain() {
     engine_.reset();
     device_ = device_named("cpu", 1);
-    engine_ = value(Engine::create(*device_, model_, {.max_batch = 1, .step_tokens = 64, .context = 128, .pages = 8, .prefix_cache = false,
-                                                      .speculation = kSpeculationOff}));
+    engine_ = value(Engine::create(
+        *device_, model_,
+        {.max_batch = 1, .step_tokens = 64, .context = 128, .pages = 8, .prefix_cache = false, .speculation = kSpeculationOff}));
   }
 
   static std::vector<Request> requests(uint32_t seed, int32_t count = 6) {
     std::mt19937 random(seed);
     std::vector<Request> out;
     for (int32_t i = 0; i < count; ++i) {
-      Request request = mixed_request(random, kVocab, 1 + static_cast<int32_t>(random() % 60), 1 + static_cast<int32_t>(random() % 30));
+      Request request =
+          mixed_request(random, kVocab, 1 + static_cast<int32_t>(random() % 60), 1 + static_cast<int32_t>(random() % 30));
       // Half of them begin alike.
       for (size_t k = 0; i % 2 == 0 && k < std::min<size_t>(40, request.prompt.size()); ++k) request.prompt[k] = 5;
       request.sampling.num_logprobs = 0;

@@ -35,9 +35,7 @@ struct SequenceRows {
 };
 
 // A row that continues an answer, with or without drafts behind it.
-inline bool is_decode(const SequenceRows& rows) {
-  return rows.num_logits > 0 && rows.count == rows.num_logits;
-}
+inline bool is_decode(const SequenceRows& rows) { return rows.num_logits > 0 && rows.count == rows.num_logits; }
 
 // Embedding rows of an image for the tokens [token_begin, token_begin + rows) of the step.
 struct ImageRows {

@@ -113,8 +113,8 @@ struct Event {
   std::optional<TokenLogprob> logprob;     // of `token`
   std::vector<TokenLogprob> top_logprobs;  // best first
   FinishReason finish = FinishReason::kNone;
-  std::string error;  // with kError: one line for people
-  Usage usage;        // of the final event; earlier ones have cached_tokens only
+  std::string error;                    // with kError: one line for people
+  Usage usage;                          // of the final event; earlier ones have cached_tokens only
   std::optional<RequestReport> report;  // of the first event and the final one; the first knows `prefix` only
 };
 

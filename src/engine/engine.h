@@ -88,9 +88,9 @@ struct StepTimes {
 };
 
 struct EngineStats {
-  int64_t steps = 0, rows = 0;                       // run so far
-  std::array<StepTimes, kNumStepKinds> times;        // by StepKind
-  int64_t plan_us = 0;     // choosing who starts and which rows run
+  int64_t steps = 0, rows = 0;                 // run so far
+  std::array<StepTimes, kNumStepKinds> times;  // by StepKind
+  int64_t plan_us = 0;                         // choosing who starts and which rows run
   int64_t between_us = 0;  // in which nothing computed although there was work: from one step's end to the next one's begin
   int64_t accepted = 0, ended = 0;                   // requests; equal when nothing waits or runs
   int64_t prompt_tokens = 0, completion_tokens = 0;  // of ended requests

@@ -191,9 +191,9 @@ void Engine::Loop::note_times(int64_t begin_us, int64_t end_us) {
   if (idle_since_us_ > 0) counts_.between_us += std::max<int64_t>(0, begin_us - idle_since_us_ - draft_us);
   idle_since_us_ = end_us;
   const auto decodes = std::count_if(plan_.sequences.begin(), plan_.sequences.end(), is_decode);
-  const StepKind kind = decodes == 0                                                ? StepKind::kPrefill
+  const StepKind kind = decodes == 0                                              ? StepKind::kPrefill
                         : decodes == static_cast<int64_t>(plan_.sequences.size()) ? StepKind::kDecode
-                                                                                    : StepKind::kMixed;
+                                                                                  : StepKind::kMixed;
   StepTimes& times = counts_.times[static_cast<size_t>(kind)];
   ++times.steps;
   times.us += step_us_;

@@ -94,7 +94,7 @@ class Engine::Loop {
 
   WaitingQueue waiting_;
   int64_t waiting_deadline_us_ = std::numeric_limits<int64_t>::max();  // no earlier one waits
-  std::vector<std::unique_ptr<Sequence>> running_;  // by admission
+  std::vector<std::unique_ptr<Sequence>> running_;                     // by admission
   TokenAccounts accounts_;
   // Reused by every step.
   std::vector<InboxMessage> messages_;

@@ -76,9 +76,9 @@ struct Sequence {
   int64_t answer_limit = 0;                                  // kLength when reached
   int64_t stop_limit = std::numeric_limits<int64_t>::max();  // kStop when reached, set by finish()
   Position computed = 0;
-  int32_t tenant = -1;  // in the loop\'s TokenAccounts
+  int32_t tenant = -1;         // in the loop\'s TokenAccounts
   bool awaits_prefix = false;  // the queue passes it over in this round
-  Usage usage;  // cached and replayed tokens of the first start
+  Usage usage;                 // cached and replayed tokens of the first start
   bool started = false;
   TokenCounts counts;               // kept only when a penalty is set
   std::unique_ptr<TokenMask> mask;  // null = every token may come; its state is that of the answer so far

@@ -2,10 +2,9 @@
 //
 // The next one is of the highest priority, of those of the tenant with the fewest tokens (policy/fairness.h), of those the
 // oldest. Requests stand in a lane by priority and tenant, so a choice looks at lanes and not at requests, of which there may be
-// ten thousand. One that waits for a prefix that a running request is about to publish is passed over until the next round; a round
-// passes over kMostPassed at most, because asking again costs a lookup each.
-// Promise: push, find and take cost O(log requests); next costs O(lanes).
-// Threads: the engine's.
+// ten thousand. One that waits for a prefix that a running request is about to publish is passed over until the next round; a
+// round passes over kMostPassed at most, because asking again costs a lookup each. Promise: push, find and take cost O(log
+// requests); next costs O(lanes). Threads: the engine's.
 //
 //   queue.begin_round();
 //   while (Sequence* next = queue.next(accounts)) { if (opens(*next)) start(queue.take(*next)); else queue.pass_over(*next); }

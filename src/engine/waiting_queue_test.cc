@@ -90,9 +90,7 @@ TEST(WaitingQueue, ChoosesAsAWalkOverAllWould) {
     }
     while (!all.empty()) {
       const auto best = std::min_element(all.begin(), all.end(), [&](const One& a, const One& b) {
-        const auto key = [&](const One& one) {
-          return std::tuple(-one.priority, line.accounts.tokens(one.tenant), one.id);
-        };
+        const auto key = [&](const One& one) { return std::tuple(-one.priority, line.accounts.tokens(one.tenant), one.id); };
         return key(a) < key(b);
       });
       RC_ASSERT(line.start() == best->id);

@@ -77,7 +77,7 @@ class PrefixIndex {
   std::vector<TokenId> tokens_;  // by page
   std::unordered_map<PageKey, int32_t, PageKeyHash> pages_;
   std::unordered_map<PageKey, int32_t, PageKeyHash> roots_;  // first child of each root
-  std::unordered_map<uint64_t, int32_t> first_pages_;         // by token ids, over all roots: for explanations
+  std::unordered_map<uint64_t, int32_t> first_pages_;        // by token ids, over all roots: for explanations
   std::unordered_map<PageKey, int32_t, PageKeyHash> announced_;
   std::unordered_map<PageKey, size_t, PageKeyHash> evicted_;  // the last of them, for explanations
   std::vector<PageKey> evicted_order_;

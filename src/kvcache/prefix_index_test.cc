@@ -141,7 +141,8 @@ TEST(PrefixIndex, AnotherTenantsPagesAreNamedOnlyToTheOperator) {
 TEST(PrefixIndex, TheSameTokensWithAnotherPictureSaySo) {
   World world(4);
   const std::vector<TokenId> tokens{1, 2, 3, 4};
-  const std::vector<ImageSpan> cat{{.begin = 1, .rows = 2, .content_hash = "cat"}}, dog{{.begin = 1, .rows = 2, .content_hash = "dog"}};
+  const std::vector<ImageSpan> cat{{.begin = 1, .rows = 2, .content_hash = "cat"}},
+      dog{{.begin = 1, .rows = 2, .content_hash = "dog"}};
   PageLease lease = *world.pool.lease(1);
   world.index.publish(world.root, keys_of(world.root, tokens, cat), 0, tokens, -1, lease.pages()[0]);
   world.index.match(world.root, keys_of(world.root, tokens, dog), tokens, world.found);

@@ -83,8 +83,7 @@ class EngineBench {
     EngineOptions options = plain(512);
     options.max_batch = std::max(streams, 1);
     DI_TRY(const auto engine, Engine::create(host_.device(), model, options));
-    for (int32_t i = 0; i < streams; ++i)
-      DI_CHECK_OK(engine->submit(bench_request(vocab_, 32, i, options_.tokens), ignore));
+    for (int32_t i = 0; i < streams; ++i) DI_CHECK_OK(engine->submit(bench_request(vocab_, 32, i, options_.tokens), ignore));
     while (engine->stats().times[0].steps < 4) {
       if (!engine->step()) return internal_error("the model ended its answers at once: nothing to measure");
     }
@@ -111,8 +110,7 @@ class EngineBench {
 
   // Eight answers while long prompts come in one after the other.
   Status token_gaps() {
-    const auto prompt = static_cast<int32_t>(
-        std::min<int64_t>(options_.mixed_prompt, host_.model().shape().max_context - 64));
+    const auto prompt = static_cast<int32_t>(std::min<int64_t>(options_.mixed_prompt, host_.model().shape().max_context - 64));
     EngineOptions options = plain(prompt + 64);
     options.max_batch = 9;
     options.pages = 0;
@@ -130,9 +128,8 @@ class EngineBench {
     int32_t ended = 0, begun = 0;
     while (ended < options_.mixed_prompts) {
       if (begun == ended) {
-        DI_CHECK_OK(engine->submit(bench_request(vocab_, prompt, 100 + begun++, 2), [&](const Event& event) {
-          ended += event.finish != FinishReason::kNone;
-        }));
+        DI_CHECK_OK(engine->submit(bench_request(vocab_, prompt, 100 + begun++, 2),
+                                   [&](const Event& event) { ended += event.finish != FinishReason::kNone; }));
       }
       const int64_t begin = clock_.now_us();
       engine->step();
@@ -148,8 +145,9 @@ class EngineBench {
 
   // A scripted model, so that steps are short; every step some answers end and others start.
   Status planning() {
-    DI_TRY(Script script, parse_script("{\"scripted\": 1, \"vocab\": 512, \"context\": 256}\n{\"hash\": {\"tokens\": 200, \"seed\": 3}}\n",
-                                       "bench"));
+    DI_TRY(Script script,
+           parse_script("{\"scripted\": 1, \"vocab\": 512, \"context\": 256}\n{\"hash\": {\"tokens\": 200, \"seed\": 3}}\n",
+                        "bench"));
     const ScriptedModel model(std::move(script));
     EngineOptions options = plain(256);
     options.max_batch = 256, options.step_tokens = 512, options.queue_limit = 20'000, options.prefix_cache = true;

@@ -175,7 +175,7 @@ std::vector<Request> constrained_requests(const std::vector<Request>& requests,
 }
 
 EngineOptions determinism_engine(const World& world, ReplayMode replay, int64_t context, int32_t keep_tokens, int64_t longest,
-                             int64_t page_tokens) {
+                                 int64_t page_tokens) {
   EngineOptions options;
   options.replay = replay;
   options.keep_tokens = keep_tokens;

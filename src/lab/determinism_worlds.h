@@ -31,7 +31,7 @@ struct World {
   int32_t drafts = 0;
   std::vector<uint32_t> patterns;
   SpeculationSchedule schedule = SpeculationSchedule::kFixed;
-  bool constrained = false;  // the requests with a grammar
+  bool constrained = false;          // the requests with a grammar
   bool default_replay_only = false;  // of the quick set: the others differ in where a prompt starts, not in how it goes on
 };
 

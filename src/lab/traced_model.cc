@@ -56,7 +56,9 @@ void RowRecorder::note(const TracedValue& value) {
 }
 
 std::optional<Divergence> first_divergence(const RowRecorder& want, const RowRecorder& got, Position reach) {
-  const auto cut = [&](const RowRecorder::Row& row, Position at) { return row.window_floor > 0 && at < row.window_floor + reach; };
+  const auto cut = [&](const RowRecorder::Row& row, Position at) {
+    return row.window_floor > 0 && at < row.window_floor + reach;
+  };
   for (const auto& [position, row] : got.rows()) {
     const auto other = want.rows().find(position);
     if (other == want.rows().end() || cut(row, position) || cut(other->second, position)) continue;

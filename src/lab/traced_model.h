@@ -1,9 +1,8 @@
 // lab/traced_model.h - a V4.1 model that shows every value of its forward pass, and a recorder that keeps one request's.
 //
 // The model computes what the one behind it computes. The recorder keeps a hash of every value of every row of the request it
-// watches; of a position that runs again (a rejected draft's, a resumed sequence's) the last run counts. So two ways of answering a
-// request can be compared value by value, though their steps have nothing in common.
-// Threads: one.
+// watches; of a position that runs again (a rejected draft's, a resumed sequence's) the last run counts. So two ways of answering
+// a request can be compared value by value, though their steps have nothing in common. Threads: one.
 //
 //   RowRecorder recorder(device);
 //   const TracedModel traced(model, [&](const TracedValue& value) { recorder.note(value); });

@@ -10,7 +10,8 @@
 namespace deepinfer {
 namespace {
 
-// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions (tests/engine_steps_test.cc made them).
+// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions (tests/engine_steps_test.cc made
+// them).
 TEST(StepLog, ARecordedRunIsPlannedAgain) {
   std::ifstream file("tests/golden/engine/steps.jsonl");
   std::string line;

@@ -195,7 +195,8 @@ std::string Metrics::text(const Reading& reading) const {
     counter("deepinfer_engine_steps_total", "Steps run", static_cast<double>(engine.steps));
     counter("deepinfer_engine_rows_total", "Rows run", static_cast<double>(engine.rows));
     counter("deepinfer_engine_accepted_total", "Requests accepted by the engine", static_cast<double>(engine.accepted));
-    counter("deepinfer_engine_preempted_total", "Times a running request gave its pages up", static_cast<double>(engine.preempted));
+    counter("deepinfer_engine_preempted_total", "Times a running request gave its pages up",
+            static_cast<double>(engine.preempted));
     counter("deepinfer_engine_between_steps_seconds_total", "Time between steps while there was work",
             static_cast<double>(engine.between_us) / 1e6);
     add_steps(engine, all);

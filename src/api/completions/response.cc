@@ -24,11 +24,11 @@ Json list_of(Json item) {
 
 Json completion_usage(const AnswerUsage& usage) {
   Json out = Json::object({{"prompt_tokens", usage.prompt_tokens},
-                       {"completion_tokens", usage.completion_tokens},
-                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-                       {"prompt_tokens_details", Json::object({{"cached_tokens", usage.cached_tokens}})},
-                       {"prompt_cache_hit_tokens", usage.cached_tokens},
-                       {"prompt_cache_miss_tokens", usage.prompt_tokens - usage.cached_tokens}});
+                           {"completion_tokens", usage.completion_tokens},
+                           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                           {"prompt_tokens_details", Json::object({{"cached_tokens", usage.cached_tokens}})},
+                           {"prompt_cache_hit_tokens", usage.cached_tokens},
+                           {"prompt_cache_miss_tokens", usage.prompt_tokens - usage.cached_tokens}});
   if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);
   return out;
 }

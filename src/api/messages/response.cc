@@ -25,10 +25,10 @@ const char* stop_reason(AnswerEnd end) {
 
 Json usage_json(const AnswerUsage& usage, int64_t output_tokens) {
   Json out = object({{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
-                 {"cache_creation_input_tokens", 0},
-                 {"cache_read_input_tokens", usage.cached_tokens},
-                 {"output_tokens", output_tokens},
-                 {"service_tier", "standard"}});
+                     {"cache_creation_input_tokens", 0},
+                     {"cache_read_input_tokens", usage.cached_tokens},
+                     {"output_tokens", output_tokens},
+                     {"service_tier", "standard"}});
   if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);
   return out;
 }

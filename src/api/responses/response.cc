@@ -13,10 +13,10 @@ Json object(std::vector<Json::Member> members) { return Json::object(std::move(m
 
 Json usage_json(const AnswerUsage& usage) {
   Json out = object({{"input_tokens", usage.prompt_tokens},
-                 {"input_tokens_details", object({{"cached_tokens", usage.cached_tokens}})},
-                 {"output_tokens", usage.completion_tokens},
-                 {"output_tokens_details", object({{"reasoning_tokens", usage.has_token_ids ? usage.reasoning_tokens : 0}})},
-                 {"total_tokens", usage.prompt_tokens + usage.completion_tokens}});
+                     {"input_tokens_details", object({{"cached_tokens", usage.cached_tokens}})},
+                     {"output_tokens", usage.completion_tokens},
+                     {"output_tokens_details", object({{"reasoning_tokens", usage.has_token_ids ? usage.reasoning_tokens : 0}})},
+                     {"total_tokens", usage.prompt_tokens + usage.completion_tokens}});
   if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);
   return out;
 }
