@@ -203,8 +203,7 @@ def the_doctor_finds_nothing():
 def why_it_was_not_cached():
     keys = path('why-keys.txt')
     with open(keys, 'w') as file:
-        for name in ('alice', 'bob', 'root admin'):
-            file.write(f'{name.split()[0]} {hashlib.sha256(name.split()[0].encode()).hexdigest()} {"admin" if "admin" in name else ""}\n')
+        file.writelines(f'{name} {hashlib.sha256(name.encode()).hexdigest()}\n' for name in ('alice', 'bob'))
     words = ' '.join(f'word{i}' for i in range(80))
     changed = words.replace('word40', 'moon40')
     with Server('--keys', keys) as server:
@@ -222,14 +221,13 @@ def why_it_was_not_cached():
         told = ask(changed, 'alice', 'a4')['cache_debug']
         assert told['reason'] == 'changed' and 'moon' in told['here'] and 'word' in told['there'] and 'word39' in told['before'] + told['here'], told
         assert why('a4', 'alice') == {'request_id': 'a4', **told}
-        # Another key has it: the key is not told, the operator is, and sees no text.
+        # Another key has it: the key is not told, the operator's log is.
         assert ask(words, 'bob', 'b1')['cache_debug']['reason'] == 'new'
-        assert why('b1', 'bob')['reason'] == 'new' and why('b1', 'root')['reason'] == 'other tenant'
-        assert 'here' not in why('a4', 'root') and why('a4', 'root')['first_different'] == told['first_different']
+        assert why('b1', 'bob')['reason'] == 'new'
         server.error(404, 'GET', '/v1/cache/why/a4', headers={'authorization': 'Bearer bob'}, text='no answer')
         server.error(404, 'GET', '/v1/cache/why/nothing', headers={'authorization': 'Bearer alice'}, text='no answer')
         # The same on every wire, streamed and not.
-        bodies = {'/v1/completions': {'prompt': words}, '/v1/responses': {'input': words}, '/v1/messages': {'messages': [{'role': 'user', 'content': words}], 'max_tokens': 9},
+        bodies = {'/v1/completions': {'prompt': words, 'stream_options': {'include_usage': True}}, '/v1/responses': {'input': words}, '/v1/messages': {'messages': [{'role': 'user', 'content': words}], 'max_tokens': 9},
                   '/v1/chat/completions': chat_body(words, stream_options={'include_usage': True})}
         for target, body in bodies.items():
             for stream in (False, True):

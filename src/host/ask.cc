@@ -125,7 +125,7 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
   if (event.report) {
     report_.engine = *event.report;
     if (cache_debug_ && event.token)
-      stream_.note_cache_debug(prefix_report(event.report->prefix, stream_.usage().prompt_tokens, &host_.tokenizer(), false));
+      stream_.note_cache_debug(prefix_report(event.report->prefix, stream_.usage().prompt_tokens, host_.tokenizer()));
   }
   if (event.token && !stream_.finished()) {
     if (report_.first_token_us == 0) report_.first_token_us = now_us() - begin_us_;

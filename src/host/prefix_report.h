@@ -2,7 +2,7 @@
 //
 // Members: prompt_tokens, cached_tokens, replayed_tokens, reason, and where the prompt left what is cached first_different with
 // the text before it, the prompt's from there on (here) and the cached one's (there).
-// Promise: text is shown only where a tokenizer is given, other tenants are named only `for_operator`.
+// Promise: nothing in it depends on other tenants.
 // Threads: pure.
 #pragma once
 
@@ -14,6 +14,6 @@
 
 namespace deepinfer {
 
-Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer* tokenizer, bool for_operator);
+Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer& tokenizer);
 
 }  // namespace deepinfer

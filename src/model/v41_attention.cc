@@ -37,7 +37,11 @@ void V41Pass::attention(int32_t l, const RowSet& set, bool own_window_rows) {
   probe("qr", l, w_.qr, int64_t{s_.q_rank} * 2, set);
   if (lw.indexer) select(l, set);
   attend(lw, l, set, plan.ratio > 0 ? &plan : nullptr);
-  ring_write(l, own_window_rows ? set : encoder_rows());
+  if (own_window_rows) {
+    ring_write(l, set);
+  } else if (w_.counts.candidate_window) {
+    ring_write(l, encoder_rows());
+  }
 }
 
 void V41Pass::ring_write(int32_t ring, const RowSet& set) {

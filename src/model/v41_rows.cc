@@ -86,6 +86,7 @@ StepCounts build_step_arrays(const StepPlan& plan, const KvLayout& layout, int32
     const int32_t decoder_first = counts.decoder;
     const Position end = sequence.begin + sequence.count;
     const Position decoder_begin = std::clamp(sequence.decoder_begin, sequence.begin, end);
+    counts.candidate_window |= end > sequence.decoder_begin - (window - 1);
     const Position candidate_floor = plan.truncate_candidate_window ? sequence.window_floor : sequence.encoder_window_floor;
     for (Position position = sequence.begin; position < end; ++position) {
       const int32_t r = counts.encoder++;

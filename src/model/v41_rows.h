@@ -50,6 +50,7 @@ class StepArraysLayout {
 struct StepCounts {
   int32_t encoder = 0, decoder = 0, logits = 0;
   bool images = false;
+  bool candidate_window = false;  // some row is in a window of the candidate layer that a decoder row reads, now or later
 };
 
 // Fills host arrays. REQUIRES: the plan fits the capacity.

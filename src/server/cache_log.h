@@ -5,7 +5,7 @@
 // Threads: the server's.
 //
 //   log.add("req-1", "alice", {verdict, 300});
-//   const CacheLog::Entry* entry = log.find("req-1", "alice", false);
+//   const CacheLog::Entry* entry = log.find("req-1", "alice");
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ class CacheLog {
     if (entries_.size() == capacity_) entries_.pop_front();
     entries_.push_back(std::move(entry));
   }
-  // Of the caller's own key; an admin's may be anybody's.
-  const Entry* find(std::string_view request_id, std::string_view key, bool admin) const {
+  // Of that key's answers.
+  const Entry* find(std::string_view request_id, std::string_view key) const {
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-      if (entry->request_id == request_id && (admin || entry->key == key)) return &*entry;
+      if (entry->request_id == request_id && entry->key == key) return &*entry;
     }
     return nullptr;
   }

@@ -48,19 +48,14 @@ void answer_metrics(const ServerContext& context, Call& call) {
   call.respond(200, "text/plain; version=0.0.4; charset=utf-8", context.metrics.text(reading));
 }
 
-// An admin sees reasons and places of all, and text of nobody else.
 void answer_cache_why(const ServerContext& context, Call& call) {
-  const std::optional<std::string> presented = presented_key(call.request().headers);
-  const KeyRecord* record = presented ? context.keys.find(*presented) : nullptr;
-  const bool admin = !context.keys.required() || (record && record->admin);
-  const CacheLog::Entry* entry = context.cache_log.find(call.params[0], call.key, admin);
+  const CacheLog::Entry* entry = context.cache_log.find(call.params[0], call.key);
   if (!entry) {
     return call.fail(404, fmt::format("no answer `{}` is known here: the last few thousand are, by their x-request-id",
                                       call.params[0].substr(0, 200)));
   }
-  const Tokenizer* tokenizer = entry->key == call.key ? &context.host->tokenizer() : nullptr;
   Json body = Json::object({{"request_id", entry->request_id}});
-  const Json report = prefix_report(entry->verdict, entry->prompt_tokens, tokenizer, admin);
+  const Json report = prefix_report(entry->verdict, entry->prompt_tokens, context.host->tokenizer());
   for (const auto& [name, value] : report.members()) body.set(name, value);
   call.respond_json(200, body);
 }
