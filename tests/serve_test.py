@@ -231,8 +231,8 @@ def why_it_was_not_cached():
                   '/v1/chat/completions': chat_body(words, stream_options={'include_usage': True})}
         for target, body in bodies.items():
             for stream in (False, True):
-                body = {**{name: value for name, value in body.items() if stream or name != 'stream_options'}, 'model': 'test', 'cache_debug': True, 'stream': stream}
-                status, _, data = server.ask('POST', target, body, {'authorization': 'Bearer alice'})
+                asked = {**{name: value for name, value in body.items() if stream or name != 'stream_options'}, 'model': 'test', 'cache_debug': True, 'stream': stream}
+                status, _, data = server.ask('POST', target, asked, {'authorization': 'Bearer alice'})
                 assert status == 200 and b'"cache_debug":{' in data, (target, stream, data)
         lines = {line['request_id']: line for line in server.lines()}
         assert lines['a2']['cached_tokens'] > 0 and lines['a2']['cache_miss'] == 'none' and lines['b1']['cache_miss'] == 'other tenant'
