@@ -238,7 +238,7 @@ void V41Pass::candidate_split(int32_t l) {
                       .hidden = s_.hidden,
                       .streams = s_.streams,
                       .eps = s_.rms_eps});
-  // Far before the kept suffix nobody reads this layer's window: 3 % of a long prompt of the shipped model.
+  // Far before the kept suffix nobody reads this layer's window.
   if (w_.counts.candidate_window) {
     quantize(encoder.rows, w_.u, s_.hidden, w_.u_codes, w_.u_scales);
     project_window(lw, l, encoder);
