@@ -95,6 +95,7 @@ if [[ $ci == 1 ]]; then
     check eval-tasks build/release/deepinfer eval tasks --limit 50 --threshold models/eval/thresholds.toml
   fi
   check determinism-full build/release/deepinfer verify determinism --full
+  check soak build/release/tests/test_engine_soak --gtest_brief=1 --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=60
   tests dev dev_tests -L dev
   tests tsan tsan_tests -L tsan
   if web_python=$(python_with web_packages); then

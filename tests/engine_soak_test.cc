@@ -124,7 +124,8 @@ class Soak {
       engine_->finish(ids_[i], static_cast<int64_t>(random_() % 8) - 1);
   }
 
-  std::mt19937 random_{99};
+  // Another one in each repetition of a shuffled run.
+  std::mt19937 random_{99u + static_cast<uint32_t>(::testing::UnitTest::GetInstance()->random_seed())};
   std::unique_ptr<Device> device_;
   ScriptedModel model_;
   std::unique_ptr<Engine> engine_;

@@ -13,7 +13,7 @@ namespace {
 // Steps of an engine that served prompts of many lengths with drafts, hits and preemptions (tests/engine_steps_test.cc made
 // them).
 TEST(StepLog, ARecordedRunIsPlannedAgain) {
-  std::ifstream file("tests/golden/engine/steps.jsonl");
+  std::ifstream file("tests/recorded/steps.jsonl");
   std::string line;
   int steps = 0;
   for (; std::getline(file, line); ++steps) {
