@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "ops/ops.h"
 
@@ -79,8 +80,18 @@ class Device {
     return Buffer();
   }
 
+  // Whether operations may be given host memory, as the mapped checkpoint is. If not, weights are uploaded first.
+  virtual bool reads_host_memory() const { return true; }
+
   // The operations; each call enqueues one.
   virtual const OpTable& ops() const = 0;
+  // Calls `fn`, which enqueues operations and copies on this device and nothing else (no upload, download, host_call). A
+  // device may record what it enqueued and repeat that the next time instead: `key` stands for all that the parameters
+  // depend on. What changes from time to time lies in device memory (row counts do).
+  virtual void replay(uint64_t key, FunctionRef<void()> fn) {
+    (void)key;
+    fn();
+  }
   // Runs `fn` on the host in stream order (communicators use it; `fn` may touch memory only through pointers it was
   // given by translate()).
   virtual void host_call(std::function<void()> fn) = 0;

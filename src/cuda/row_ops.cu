@@ -1,0 +1,168 @@
+// Operations that are portable bodies spread over threads: by channel, by block of channels, or a row by a block of threads.
+#include "cuda/launch.cuh"
+
+namespace deepinfer::cuda {
+
+namespace {
+constexpr int kRowThreads = 256;
+}
+
+void run_embed(const Context& c, const EmbedParams& p) {
+  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
+    embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
+  });
+}
+
+void run_gather_rows(const Context& c, const GatherRowsParams& p) {
+  const auto address = reinterpret_cast<uintptr_t>(p.src) | reinterpret_cast<uintptr_t>(p.dst) | static_cast<uintptr_t>(p.row_bytes);
+  if (address % sizeof(uint4) == 0) {  // streams of a row, results of experts: all of the model's
+    const int64_t words = p.row_bytes / static_cast<int64_t>(sizeof(uint4));
+    each_item(c, p.rows, words, [p, words] __device__(int64_t row, int64_t i) {
+      const int64_t index = p.index[row];
+      const uint4 zero = {0, 0, 0, 0};
+      static_cast<uint4*>(p.dst)[row * words + i] = index < 0 ? zero : static_cast<const uint4*>(p.src)[index * words + i];
+    });
+    return;
+  }
+  each_item(c, p.rows, p.row_bytes, [p] __device__(int64_t row, int64_t i) { gather_range(p, row, i, i + 1); });
+}
+
+void run_rms_norm(const Context& c, const RmsNormParams& p) {
+  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
+    __shared__ float factor;
+    if (threadIdx.x < kLanes) {
+      const float value = rms_factor(p.x + row * p.stride_x, p.width, p.eps, LanesDot{});
+      if (threadIdx.x == 0) factor = value;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < p.width; i += kRowThreads) rms_norm_at(p, row, i, factor);
+  });
+}
+
+void run_mix(const Context& c, const MixParams& p) {
+  constexpr int kMixThreads = 512;
+  each_row(c, p.rows, kMixThreads, [p] __device__(int64_t row) {
+    __shared__ float dots[2 * kMaxStreams + kMaxStreams * kMaxStreams + 1];
+    const int s = p.streams, outputs = 2 * s + s * s, k = s * p.hidden;
+    for (int i = threadIdx.x / kLanes; i <= outputs; i += kMixThreads / kLanes) {
+      const float value = i < outputs ? mix_dot(p, row, i, LanesDot{}) : rms_factor(p.x + row * k, k, p.eps, LanesDot{});
+      if (threadIdx.x % kLanes == 0) dots[i] = value;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) mix_finish(p, row, dots, dots[outputs]);
+  });
+}
+
+void run_collapse_norm(const Context& c, const CollapseNormParams& p) {
+  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
+    __shared__ float factor;
+    for (int d = threadIdx.x; d < p.hidden; d += kRowThreads) collapse_to_u(p, row, d, d + 1);
+    __syncthreads();
+    if (threadIdx.x < kLanes) {
+      const float value = rms_factor(p.u + row * p.hidden, p.hidden, p.eps, LanesDot{});
+      if (threadIdx.x == 0) factor = value;
+    }
+    __syncthreads();
+    for (int d = threadIdx.x; d < p.hidden; d += kRowThreads) norm_u_at(p, row, d, factor);
+  });
+}
+
+void run_expand(const Context& c, const ExpandParams& p) {
+  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
+    expand_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
+  });
+}
+
+void run_tap(const Context& c, const TapParams& p) {
+  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
+    tap_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
+  });
+}
+
+void run_quantize(const Context& c, const QuantizeParams& p) {
+  each_item(c, p.rows, p.width / kScaleBlock, [p] __device__(int64_t row, int64_t b) {
+    quantize_block(p, row, static_cast<int>(b));
+  });
+}
+
+void run_pointwise(const Context& c, const PointwiseParams& p) {
+  each_item(c, p.rows, p.width, [p] __device__(int64_t row, int64_t i) { pointwise_at(p, row, static_cast<int>(i)); });
+}
+
+void run_markov(const Context& c, const MarkovParams& p) {
+  each_item(c, p.rows, int64_t{p.vocab} * kLanes, [p] __device__(int64_t row, int64_t i) {
+    const int64_t v = i / kLanes;
+    const float value = markov_logit(p, row, v, LanesDot{});
+    if (i % kLanes == 0) p.logits[row * p.logits_stride + v] = value;
+  });
+}
+
+void run_confidence(const Context& c, const ConfidenceParams& p) {
+  each_item(c, p.rows, kLanes, [p] __device__(int64_t row, int64_t i) {
+    const float value = confidence_of(p, row, LanesDot{});
+    if (i == 0) p.conf[row * p.conf_stride] = value;
+  });
+}
+
+void run_engram_hash(const Context& c, const EngramHashParams& p) {
+  each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { engram_hash_row(p, row); });
+  each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { engram_history_row(p, row); });
+}
+
+void run_engram_gather(const Context& c, const EngramGatherParams& p) {
+  const int blocks = p.dim / kScaleBlock;
+  each_item(c, p.rows, int64_t{p.columns} * blocks, [p, blocks] __device__(int64_t row, int64_t i) {
+    engram_gather_block(p, row, static_cast<int>(i / blocks), static_cast<int>(i % blocks));
+  });
+}
+
+void run_engram_mix(const Context& c, const EngramMixParams& p) {
+  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
+    __shared__ float gates[kMaxStreams];
+    const int lanes = threadIdx.x / kLanes;
+    if (lanes < p.streams) {
+      const float gate = engram_gate(p, row, lanes, LanesDot{});
+      if (threadIdx.x % kLanes == 0) {
+        gates[lanes] = gate;
+        if (p.gates_out) p.gates_out[row * p.streams + lanes] = gate;
+      }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < p.streams * p.hidden; i += kRowThreads) {
+      engram_add_at(p, row, i / p.hidden, i % p.hidden, gates[i / p.hidden]);
+    }
+  });
+}
+
+void run_vision_rope(const Context& c, const VisionRopeParams& p) {
+  each_item(c, p.rows, p.dim / 2, [p] __device__(int64_t row, int64_t i) { vision_rope_at(p, row, static_cast<int>(i)); });
+}
+
+namespace {
+__global__ void unfold_kernel(UnfoldParams p, int64_t n, int patches) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n) unfold_patch(p, i / patches, static_cast<int>(i % patches));
+}
+__global__ void read_kernel(const uint4* from, int64_t words, float* sink) {
+  uint32_t sum = 0;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
+    const uint4 w = from[i];
+    sum += w.x ^ w.y ^ w.z ^ w.w;
+  }
+  sink[int64_t{blockIdx.x} * blockDim.x + threadIdx.x] = static_cast<float>(sum);
+}
+}  // namespace
+
+// Its row count is known to the host.
+void run_unfold(const Context& c, const UnfoldParams& p) {
+  const int patches = p.downsample * p.downsample;
+  const int64_t n = unfolded_rows(p) * patches;
+  unfold_kernel<<<static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, 0, c.stream>>>(p, n, patches);
+}
+
+void run_read(const Context& c, const void* from, int64_t bytes, float* sink) {
+  read_kernel<<<static_cast<unsigned>(c.multiprocessors * 16), kThreads, 0, c.stream>>>(static_cast<const uint4*>(from), bytes / 16, sink);
+}
+
+}  // namespace deepinfer::cuda
