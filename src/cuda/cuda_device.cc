@@ -108,13 +108,11 @@ class CudaDevice final : public Device {
 
   const OpTable& ops() const override { return ops_; }
 
-  void replay(uint64_t key, FunctionRef<void()> fn) override {
+  void replay(std::unique_ptr<Recording>& slot, FunctionRef<void()> fn) override {
     use();
-    if (options_.graphs) {
-      note("replay", graphs_.run(context_.stream, key, fn));
-    } else {
-      fn();
-    }
+    if (!options_.graphs) return fn();
+    if (!slot) slot = std::make_unique<cuda::Graph>();
+    note("replay", static_cast<cuda::Graph&>(*slot).run(context_.stream, fn));
   }
 
   void host_call(std::function<void()> fn) override {
@@ -130,7 +128,10 @@ class CudaDevice final : public Device {
   Ticket record() override {
     use();
     note("an operation", cudaGetLastError());
-    if (marks_.size() >= kMostTickets) recycle_front();
+    if (marks_.size() >= kMostTickets) {
+      note("record", cudaEventSynchronize(marks_.front().event));
+      recycle_front();
+    }
     cudaEvent_t event = nullptr;
     if (free_.empty()) {
       note("record", cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
@@ -200,7 +201,6 @@ class CudaDevice final : public Device {
   OpContext context_;
   OpTable ops_;
   cuda::Staging staging_;
-  cuda::Graphs graphs_;
   Ticket tickets_ = 0;
   std::deque<Mark> marks_;
   std::vector<cudaEvent_t> free_;

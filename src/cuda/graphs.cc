@@ -16,24 +16,15 @@ cudaError_t record(cudaStream_t stream, FunctionRef<void()> fn, cudaGraphExec_t*
 
 }  // namespace
 
-Graphs::~Graphs() {
-  for (auto& [key, entry] : entries_) {
-    if (entry.graph) (void)cudaGraphExecDestroy(entry.graph);
-  }
-}
-
-cudaError_t Graphs::run(cudaStream_t stream, uint64_t key, FunctionRef<void()> fn) {
-  auto found = entries_.find(key);
-  if (found == entries_.end()) {
-    if (entries_.size() < kMost) entries_.emplace(key, Entry{1, nullptr});
+cudaError_t Graph::run(cudaStream_t stream, FunctionRef<void()> fn) {
+  if (runs_++ == 0) {
     fn();
     return cudaSuccess;
   }
-  Entry& entry = found->second;
-  if (entry.runs++ == 1) {
-    if (const cudaError_t error = record(stream, fn, &entry.graph)) return error;
+  if (!graph_) {
+    if (const cudaError_t error = record(stream, fn, &graph_)) return error;
   }
-  return entry.graph ? cudaGraphLaunch(entry.graph, stream) : cudaErrorInvalidResourceHandle;
+  return cudaGraphLaunch(graph_, stream);
 }
 
 }  // namespace deepinfer::cuda

@@ -53,6 +53,12 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
+// What a device keeps of repeated work (Device::replay).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 // A point in the device's order of work; 0 = nothing.
 using Ticket = uint64_t;
 
@@ -86,10 +92,10 @@ class Device {
   // The operations; each call enqueues one.
   virtual const OpTable& ops() const = 0;
   // Calls `fn`, which enqueues operations and copies on this device and nothing else (no upload, download, host_call). A
-  // device may record what it enqueued and repeat that the next time instead: `key` stands for all that the parameters
-  // depend on. What changes from time to time lies in device memory (row counts do).
-  virtual void replay(uint64_t key, FunctionRef<void()> fn) {
-    (void)key;
+  // device may keep in `slot` what was enqueued and repeat that the next time instead: so with one slot all parameters are
+  // always the same. What changes from time to time lies in device memory, as row counts do. The device outlives the slot.
+  virtual void replay(std::unique_ptr<Recording>& slot, FunctionRef<void()> fn) {
+    (void)slot;
     fn();
   }
   // Runs `fn` on the host in stream order (communicators use it; `fn` may touch memory only through pointers it was
