@@ -29,7 +29,7 @@ function(deepinfer_cuda)
   endif()
   # -fmad=false: fused multiply-add is written out where it is meant, as everywhere. Warnings 20012 and 20014 are about bodies
   # for host and device that take a functor for the device only.
-  set(flags -std=c++20 -O3 -fmad=false --extended-lambda -DDI_ISA_NS=cuda_isa -diag-suppress 20012,20014 -Werror all-warnings
+  set(flags -std=c++20 -O3 -fmad=false --extended-lambda --compress-mode=size -DDI_ISA_NS=cuda_isa -diag-suppress 20012,20014 -Werror all-warnings
       -I${CMAKE_SOURCE_DIR}/src -isystem ${CUDART_INCLUDE}
       -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fPIC,-march=x86-64-v3,-ffp-contract=off,-fvisibility=hidden)
   foreach(architecture ${DEEPINFER_CUDA_ARCHITECTURES})
