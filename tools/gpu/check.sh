@@ -28,7 +28,7 @@ model=models/tiny-v41
 shipped=$bin/golden-tiny-v41
 mkdir -p "$shipped"
 ln -sfn "$root/$model" "$shipped/tiny-v41"
-ln -sfn "$root/tests/golden/model-tiny-v41/golden" "$shipped/golden"
+cp -r tests/golden/model-tiny-v41/golden "$shipped/"
 part conformance 300 $bin/test_conformance --gtest_brief=1 '--gtest_filter=*cuda*'
 part golden 200 $bin/deepinfer golden tests/golden/model $shipped --device cuda:0
 part run 60 $bin/deepinfer run -m $model --device cuda:0 --temperature 0 --stats "What is 12 + 30?"
