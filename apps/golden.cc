@@ -38,7 +38,8 @@ class GoldenCommand final : public Command {
     GoldenCounts sum;
     for (const std::string& path : paths_) {
       DI_TRY(const GoldenCounts counts,
-             run_golden(path, {.tokenizer = tokenizer, .device = settings_.device, .say = settings_.verbose ? print_note : nullptr}));
+             run_golden(path,
+                        {.tokenizer = tokenizer, .device = settings_.device, .say = settings_.verbose ? print_note : nullptr}));
       sum.add(counts);
     }
     std::string out;

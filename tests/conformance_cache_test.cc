@@ -19,9 +19,15 @@ struct CacheTwin {
   static constexpr int kSlots = 3, kRing = 160, kBatch = 30;
 
   CacheTwin(Twin& t, Random& random, const Sizes& s, int ratio, int pages_per_slot, int n)
-      : sizes(s), pages_of_slot(pages_per_slot), count(t.count(n)), pages(t.in(make_pages(random, ratio))), table(t.in(make_table())),
-        states(t.in(make_states(random))), slots(t.in(below(random, n + 2, kSlots))),
-        positions(t.in(below(random, n + 2, 64 * pages_per_slot))), write(t.in(random.bytes(n + 2))) {}
+      : sizes(s),
+        pages_of_slot(pages_per_slot),
+        count(t.count(n)),
+        pages(t.in(make_pages(random, ratio))),
+        table(t.in(make_table())),
+        states(t.in(make_states(random))),
+        slots(t.in(below(random, n + 2, kSlots))),
+        positions(t.in(below(random, n + 2, 64 * pages_per_slot))),
+        write(t.in(random.bytes(n + 2))) {}
 
   PageView view(At at) const {
     PageView v = shape;
@@ -123,8 +129,8 @@ TEST_P(ConformanceCache, RingsPoolsAndEntries) {
         const auto slot = t.in(slots), position = t.in(positions);
         const auto codes = t.in(random.e4m3(m * hd)), scales = t.in(random.e8m0(m * hd / 32));
         t.check("ring_write", [&](Ops ops, At at) {
-          ops.ring_write({at.rows(c.count, n), at(codes), at(scales), at(slot), at(position), at(c.write), at(c.states), c.state_bytes,
-                          0, CacheTwin::kRing * hd, CacheTwin::kRing, hd});
+          ops.ring_write({at.rows(c.count, n), at(codes), at(scales), at(slot), at(position), at(c.write), at(c.states),
+                          c.state_bytes, 0, CacheTwin::kRing * hd, CacheTwin::kRing, hd});
         });
         const auto value = t.in(random.f32(m * hd)), gate = t.in(random.f32(m * hd));
         const auto latent = t.out<Bf16>(m * hd);
@@ -133,7 +139,8 @@ TEST_P(ConformanceCache, RingsPoolsAndEntries) {
           ops.pool_pairs({at.rows(c.count, n), at(value), at(gate), at(slot), at(position), reinterpret_cast<uint8_t*>(at(tails)),
                           int64_t{kTailSlots} * 2 * hd * 4, 0, at(latent), hd});
         });
-        const auto lat = t.in(random.bf16(m * hd)), key = t.in(random.bf16(m * s.index_dim)), norm = t.in(random.bf16(s.index_dim));
+        const auto lat = t.in(random.bf16(m * hd)), key = t.in(random.bf16(m * s.index_dim)),
+                   norm = t.in(random.bf16(s.index_dim));
         const auto freq = t.in(random.f32(s.rope_dim / 2));
         for (const bool all : {true, false}) {
           t.check("write_entries", [&](Ops ops, At at) {
@@ -164,8 +171,9 @@ TEST_P(ConformanceCache, Select) {
         const auto scratch = t.scratch<float>(int64_t{t.scratch_rows()} * entries), scores = t.out<float>(int64_t{m} * entries);
         for (const auto mode : {SelectMode::kAll, SelectMode::kWithinCandidates, SelectMode::kPublishCandidates}) {
           t.check("select, mode " + std::to_string(static_cast<int>(mode)), [&](Ops ops, At at) {
-            ops.select({at.rows(c.count, n), at(q), at(w), at(c.slots), at(c.positions), c.view(at), mode, at(selected), at(candidates),
-                        at(scratch), t.scratch_rows(), entries, at(scores), s.index_heads, s.top_k, s.candidate_blocks, block});
+            ops.select({at.rows(c.count, n), at(q), at(w), at(c.slots), at(c.positions), c.view(at), mode, at(selected),
+                        at(candidates), at(scratch), t.scratch_rows(), entries, at(scores), s.index_heads, s.top_k,
+                        s.candidate_blocks, block});
           });
         }
       }
@@ -197,9 +205,9 @@ TEST_P(ConformanceCache, Attention) {
         const auto o = t.out<Bf16>(int64_t{m} * s.heads * hd);
         for (const bool window_only : {false, true}) {
           t.check("attention", [&](Ops ops, At at) {
-            ops.attention({at.rows(c.count, n), at(q), at(span), at(c.slots), at(codes), at(scales), at(c.states), c.state_bytes, 0,
-                           CacheTwin::kRing * hd, CacheTwin::kRing, window_only ? nullptr : at(chosen), window_only ? 0 : s.top_k,
-                           c.view(at), at(sink), at(o), s.heads, hd});
+            ops.attention({at.rows(c.count, n), at(q), at(span), at(c.slots), at(codes), at(scales), at(c.states), c.state_bytes,
+                           0, CacheTwin::kRing * hd, CacheTwin::kRing, window_only ? nullptr : at(chosen),
+                           window_only ? 0 : s.top_k, c.view(at), at(sink), at(o), s.heads, hd});
           });
         }
       }

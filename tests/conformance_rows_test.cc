@@ -53,7 +53,8 @@ TEST_P(Conformance, NormsAndStreams) {
         ops.rms_norm({at.rows(count, n), at(x), at(w), at(u), hidden, s * hidden, 1e-6f});
       });
       t.check("mix", [&](Ops ops, At at) {
-        ops.mix({at.rows(count, n), at(x), at(fn), at(base), at(scale), at(pre), at(post), at(comb), hidden, s, 20, 1e-6f, 1e-6f});
+        ops.mix(
+            {at.rows(count, n), at(x), at(fn), at(base), at(scale), at(pre), at(post), at(comb), hidden, s, 20, 1e-6f, 1e-6f});
       });
       t.check("collapse_norm", [&](Ops ops, At at) {
         ops.collapse_norm({at.rows(count, n), at(x), at(pre), at(w), at(u), at(collapsed), hidden, s, 1e-6f});
@@ -110,8 +111,8 @@ TEST_P(Conformance, Routing) {
       const auto pair_row = t.out<int32_t>(m * top_k), pair_slot = t.out<int32_t>(m * top_k), pair_of = t.out<int32_t>(m * top_k);
       const auto offsets = t.out<int32_t>(local + 1), pairs = t.out<int32_t>(1), home = t.out<int32_t>(m * top_k);
       t.check("group_pairs", [&](Ops ops, At at) {
-        ops.group_pairs({at.rows(count, n), at(ids), at(pair_row), at(pair_slot), at(pair_of), at(offsets), at(pairs), top_k,
-                         first, local});
+        ops.group_pairs(
+            {at.rows(count, n), at(ids), at(pair_row), at(pair_slot), at(pair_of), at(offsets), at(pairs), top_k, first, local});
       });
       t.check("expert_home", [&](Ops ops, At at) {
         ops.expert_home({at.rows(count, n), at(ids), at(home), top_k, (experts + 1) / 2, m * top_k});
@@ -156,15 +157,16 @@ TEST_P(Conformance, Engram) {
       const auto multiplier = t.in(multipliers), prime = t.in(primes), offset = t.in(offsets);
       const auto rows = t.in(std::vector<int64_t>(static_cast<size_t>(layers * m * columns), 5));
       t.check("engram_hash", [&](Ops ops, At at) {
-        ops.engram_hash({at.rows(count, n), at(tokens), at(image), at(slot), at(position), at(write), at(map), at(states), ring * 4,
-                         0, ring, at(multiplier), at(prime), at(offset), at(rows), layers, ngram, heads, 3});
+        ops.engram_hash({at.rows(count, n), at(tokens), at(image), at(slot), at(position), at(write), at(map), at(states),
+                         ring * 4, 0, ring, at(multiplier), at(prime), at(offset), at(rows), layers, ngram, heads, 3});
       });
       const auto codes = t.in(random.e4m3(8 * dim)), scales = t.in(random.e8m0(8 * dim / 32));
       const auto e = t.out<Bf16>(int64_t{m} * columns * dim);
       t.check("engram_gather", [&](Ops ops, At at) {
         ops.engram_gather({at.rows(count, n), at(rows), at(codes), at(scales), at(e), columns, dim});
       });
-      const auto kvv = t.in(random.bf16(int64_t{m} * 5 * hidden)), qw = t.in(random.bf16(4 * hidden)), kw = t.in(random.bf16(4 * hidden));
+      const auto kvv = t.in(random.bf16(int64_t{m} * 5 * hidden)), qw = t.in(random.bf16(4 * hidden)),
+                 kw = t.in(random.bf16(4 * hidden));
       const auto x = t.in(random.bf16(int64_t{m} * 4 * hidden));
       const auto gates = t.out<float>(m * 4);
       t.check("engram_mix", [&](Ops ops, At at) {

@@ -4,7 +4,8 @@
 //   Twin twin(*device);
 //   const auto x = twin.in(random.bf16(n * width));
 //   const auto y = twin.out<Bf16>(n * width);
-//   twin.check("rms_norm", [&](const OpTable& ops, const Twin::Side& at) { ops.rms_norm({.rows = at.rows(n), .x = at(x), ...}); });
+//   twin.check("rms_norm", [&](const OpTable& ops, const Twin::Side& at) { ops.rms_norm({.rows = at.rows(n), .x = at(x), ...});
+//   });
 #pragma once
 
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ class Twin {
       } else {
         tested_.replay(recording, enqueue);
       }
-      if (!compare(what + ", " + how)) return;
+      if (!compare(what + ", " + how)) break;
     }
     for (Array& array : arrays_) array.host = array.first;
   }

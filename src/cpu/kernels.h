@@ -40,8 +40,8 @@ struct MatmulTile {
   float y_scale;
   float* scratch;  // matmul_scratch(w)
 };
-inline constexpr int64_t kMaxTileRows = 128;  // rows of a tile at most
-inline constexpr int64_t kChunkBlocks = 8;    // blocks decoded at once when there are many rows (16 KB of FP32)
+inline constexpr int64_t kMaxTileRows = 128;    // rows of a tile at most
+inline constexpr int64_t kChunkBlocks = 8;      // blocks decoded at once when there are many rows (16 KB of FP32)
 inline constexpr int64_t kPortableColumns = 8;  // outputs the portable set decodes at once, over all columns
 // A panel packed on the fly or a decoded chunk, and the sums of all rows; or what the portable set decodes.
 [[gnu::always_inline]] constexpr int64_t matmul_scratch(const Matrix& w) {

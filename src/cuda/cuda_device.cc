@@ -86,7 +86,8 @@ class CudaDevice final : public Device {
     use();
     for (size_t at = 0, part; at < bytes; at += part) {
       part = std::min(bytes - at, staging_.piece());
-      note("upload", staging_.upload(context_.stream, static_cast<uint8_t*>(to) + at, static_cast<const uint8_t*>(from) + at, part));
+      note("upload",
+           staging_.upload(context_.stream, static_cast<uint8_t*>(to) + at, static_cast<const uint8_t*>(from) + at, part));
     }
   }
   void download(void* to, const void* from, size_t bytes) override {
@@ -134,7 +135,7 @@ class CudaDevice final : public Device {
     }
     cudaEvent_t event = nullptr;
     if (free_.empty()) {
-      note("record", cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+      note("record", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     } else {
       event = free_.back();
       free_.pop_back();
@@ -212,7 +213,8 @@ Status check_device(int index) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count)) {
     (void)cudaGetLastError();
-    return unsupported(fmt::format("cuda: no NVIDIA driver that can run this program ({}); use --device cpu", cudaGetErrorString(error)));
+    return unsupported(
+        fmt::format("cuda: no NVIDIA driver that can run this program ({}); use --device cpu", cudaGetErrorString(error)));
   }
   if (index >= 0 && index < count) return {};
   return invalid_argument(fmt::format("cuda:{}: this machine has {} GPU(s), the first is cuda:0", index, count));
@@ -235,7 +237,8 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options) {
     (void)cudaGetLastError();
     DI_TRY(const std::string text, describe_cuda_device(options.index));
     if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
-      return unsupported(fmt::format("cuda:{}: {}: this program has code for sm_90 and sm_100 only; use --device cpu", options.index, text));
+      return unsupported(
+          fmt::format("cuda:{}: {}: this program has code for sm_90 and sm_100 only; use --device cpu", options.index, text));
     }
     return internal_error(fmt::format("cuda:{}: {}: {}", options.index, text, cudaGetErrorString(error)));
   }

@@ -24,15 +24,13 @@ void run_window_kv(const Context& c, const WindowKvParams& p) {
 }
 
 void run_ring_write(const Context& c, const RingWriteParams& p) {
-  each_item(c, p.rows, p.head_dim / kScaleBlock, [p] __device__(int64_t row, int64_t b) {
-    ring_write_block(p, row, static_cast<int>(b));
-  });
+  each_item(c, p.rows, p.head_dim / kScaleBlock,
+            [p] __device__(int64_t row, int64_t b) { ring_write_block(p, row, static_cast<int>(b)); });
 }
 
 void run_pool_pairs(const Context& c, const PoolPairsParams& p) {
-  each_item(c, p.rows, p.head_dim, [p] __device__(int64_t row, int64_t d) {
-    pool_pairs_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
-  });
+  each_item(c, p.rows, p.head_dim,
+            [p] __device__(int64_t row, int64_t d) { pool_pairs_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
   each_item(c, p.rows, p.head_dim, [p] __device__(int64_t row, int64_t d) {
     pool_pairs_tail_range(p, row, live(p.rows), static_cast<int>(d), static_cast<int>(d) + 1);
   });

@@ -8,13 +8,13 @@ constexpr int kRowThreads = 256;
 }
 
 void run_embed(const Context& c, const EmbedParams& p) {
-  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
-    embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
-  });
+  each_item(c, p.rows, p.hidden,
+            [p] __device__(int64_t row, int64_t d) { embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
 void run_gather_rows(const Context& c, const GatherRowsParams& p) {
-  const auto address = reinterpret_cast<uintptr_t>(p.src) | reinterpret_cast<uintptr_t>(p.dst) | static_cast<uintptr_t>(p.row_bytes);
+  const auto address =
+      reinterpret_cast<uintptr_t>(p.src) | reinterpret_cast<uintptr_t>(p.dst) | static_cast<uintptr_t>(p.row_bytes);
   if (address % sizeof(uint4) == 0) {  // streams of a row, results of experts: all of the model's
     const int64_t words = p.row_bytes / static_cast<int64_t>(sizeof(uint4));
     each_item(c, p.rows, words, [p, words] __device__(int64_t row, int64_t i) {
@@ -68,21 +68,18 @@ void run_collapse_norm(const Context& c, const CollapseNormParams& p) {
 }
 
 void run_expand(const Context& c, const ExpandParams& p) {
-  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
-    expand_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
-  });
+  each_item(c, p.rows, p.hidden,
+            [p] __device__(int64_t row, int64_t d) { expand_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
 void run_tap(const Context& c, const TapParams& p) {
-  each_item(c, p.rows, p.hidden, [p] __device__(int64_t row, int64_t d) {
-    tap_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1);
-  });
+  each_item(c, p.rows, p.hidden,
+            [p] __device__(int64_t row, int64_t d) { tap_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
 void run_quantize(const Context& c, const QuantizeParams& p) {
-  each_item(c, p.rows, p.width / kScaleBlock, [p] __device__(int64_t row, int64_t b) {
-    quantize_block(p, row, static_cast<int>(b));
-  });
+  each_item(c, p.rows, p.width / kScaleBlock,
+            [p] __device__(int64_t row, int64_t b) { quantize_block(p, row, static_cast<int>(b)); });
 }
 
 void run_pointwise(const Context& c, const PointwiseParams& p) {
@@ -162,7 +159,8 @@ void run_unfold(const Context& c, const UnfoldParams& p) {
 }
 
 void run_read(const Context& c, const void* from, int64_t bytes, float* sink) {
-  read_kernel<<<static_cast<unsigned>(c.multiprocessors * 16), kThreads, 0, c.stream>>>(static_cast<const uint4*>(from), bytes / 16, sink);
+  read_kernel<<<static_cast<unsigned>(c.multiprocessors * 16), kThreads, 0, c.stream>>>(static_cast<const uint4*>(from),
+                                                                                        bytes / 16, sink);
 }
 
 }  // namespace deepinfer::cuda

@@ -156,7 +156,8 @@ __device__ void logprobs_by_block(SampleRoom& room, const SampleRow& s, const fl
   const int wanted = s.num_logprobs < kMaxTopLogprobs ? s.num_logprobs : kMaxTopLogprobs;
   Best last = {0.0f, -1};
   for (int k = 0; k < wanted; ++k) {
-    const Best next = argmax_by_block(room, z, n, [=](int32_t i) { return last.token < 0 || better(last.value, last.token, z[i], i); });
+    const Best next =
+        argmax_by_block(room, z, n, [=](int32_t i) { return last.token < 0 || better(last.value, last.token, z[i], i); });
     if (next.token < 0) break;
     last = next;
     if (threadIdx.x != 0) continue;

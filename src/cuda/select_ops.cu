@@ -78,9 +78,8 @@ __global__ void __launch_bounds__(kSelectThreads) select_kernel(SelectParams p) 
     __syncthreads();
     for (int64_t i = threadIdx.x / kLanes; i < listed; i += kSelectThreads / kLanes) {
       const IndexKey key = index_key(p.view, p.slots[row], listed_entry(p, row, i));
-      const float score = dim <= kKeyValues * kLanes
-                              ? score_by_lanes(p, q, weights, key)
-                              : index_score(p, row, listed_entry(p, row, i), LanesDot{});
+      const float score = dim <= kKeyValues * kLanes ? score_by_lanes(p, q, weights, key)
+                                                     : index_score(p, row, listed_entry(p, row, i), LanesDot{});
       if (threadIdx.x % kLanes == 0) scores[i] = score;
     }
     __syncthreads();

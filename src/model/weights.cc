@@ -341,7 +341,8 @@ class Uploader {
 
 }  // namespace
 
-Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights, const LoadProgress& progress) {
+Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
+                                           const LoadProgress& progress) {
   const int64_t total = weights.checkpoint->tensor_bytes();
   Uploader uploader(device, *weights.checkpoint, progress);
   std::shared_ptr<const Checkpoint> checkpoint = weights.checkpoint;

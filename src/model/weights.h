@@ -128,7 +128,8 @@ struct Weights {
 
 // Copies what operations read to a device, 128-byte aligned, in a few large pieces, and points `weights` there; the learned
 // rows around an image and the checkpoint stay as they are. The buffers hold the copies.
-Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights, const LoadProgress& progress);
+Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
+                                           const LoadProgress& progress);
 
 // Every weight that is multiplied with (the others are looked up by row).
 std::vector<Matrix*> product_weights(Weights& weights);

@@ -34,10 +34,14 @@ part golden 200 $bin/deepinfer golden tests/golden/model $shipped --device cuda:
 part run 60 $bin/deepinfer run -m $model --device cuda:0 --temperature 0 --stats "What is 12 + 30?"
 part run-cpu 60 $bin/deepinfer run -m $model --temperature 0 --stats "What is 12 + 30?"
 part determinism 200 $bin/deepinfer verify determinism --quick -m $model --device cuda:0
+part bench-ops 100 $bin/deepinfer bench ops --device cuda:0
 part bench-decode-tiny 100 $bin/deepinfer bench decode -m $model --device cuda:0 --tokens 64
 part bench-decode-random 200 $bin/deepinfer bench decode -m 'random:v41?layers=4' --device cuda:0 --tokens 32
 part bench-prefill-random 200 $bin/deepinfer bench prefill -m 'random:v41?layers=4' --device cuda:0
-part memcheck 200 compute-sanitizer --tool memcheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0 --max-tokens 4 "2 + 2"
-part racecheck 200 compute-sanitizer --tool racecheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0 --max-tokens 2 "2 + 2"
+part eager 60 $bin/deepinfer run -m $model --device cuda:0:eager --temperature 0 --stats "What is 12 + 30?"
+part bench-decode-eager 100 $bin/deepinfer bench decode -m $model --device cuda:0:eager --tokens 64
+part memcheck 120 compute-sanitizer --tool memcheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0 --max-tokens 4 "2 + 2"
+# The race checker does not follow recorded steps.
+part racecheck 120 compute-sanitizer --tool racecheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0:eager --max-tokens 2 "2 + 2"
 echo "$((parts - failed)) passed, $failed failed"
 ((failed == 0))

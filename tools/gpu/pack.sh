@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/gpu/pack.sh: build/gpu/ with what a bare GPU machine needs to run tools/gpu/check.sh: the program and the conformance test,
-# stripped, and their shared libraries but glibc's in lib/ (found by $ORIGIN/lib). 15 MiB at most.
+# stripped, and in lib/ (found by $ORIGIN/lib) their shared libraries but those that a machine with g++ 13 has: glibc, libstdc++,
+# OpenSSL 3, zlib, zstd. 15 MiB at most.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd -P)
 cd "$root"
@@ -10,7 +11,7 @@ mkdir -p "$out/lib"
 for program in deepinfer tests/test_conformance; do
   strip -o "$out/$(basename "$program")" "$built/$program"
   ldd "$built/$program" | awk '$3 ~ /^\// {print $3}'
-done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do
+done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libstdc\+\+|libgcc_s|libssl|libcrypto|libz|libzstd)\.so' | while read -r library; do
   strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
 done
 size=$(du -sb "$out" | cut -f1)

@@ -26,8 +26,7 @@ DI_BODY float confidence_of(const ConfidenceParams& p, int64_t row, Dot dot = {}
   const Bf16* proj = p.proj;
   const int hidden = p.hidden;
   return dot(
-      p.hidden + p.rank, [=](int i) { return to_float(i < hidden ? x[i] : embed[i]); },
-      [=](int i) { return to_float(proj[i]); });
+      p.hidden + p.rank, [=](int i) { return to_float(i < hidden ? x[i] : embed[i]); }, [=](int i) { return to_float(proj[i]); });
 }
 
 DI_BODY void confidence_row(const ConfidenceParams& p, int64_t row) { p.conf[row * p.conf_stride] = confidence_of(p, row); }
