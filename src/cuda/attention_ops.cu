@@ -134,13 +134,13 @@ cudaError_t prepare_attention() {
   return error;
 }
 
-void run_attention(const Context& c, const AttentionParams& p) {
+void run_attention(const GpuContext& c, const AttentionParams& p) {
   const int64_t stride = most_slots(p), items = int64_t{p.rows.capacity} * ((p.heads + kGroup - 1) / kGroup);
   attention_kernel<<<bounded_blocks(items, int64_t{c.multiprocessors} * 4), kThreads,
                      static_cast<size_t>(Room::bytes(p.head_dim, stride)), c.stream>>>(p, stride);
 }
 
-void run_vision_attention(const Context& c, const VisionAttentionParams& p) {
+void run_vision_attention(const GpuContext& c, const VisionAttentionParams& p) {
   const int64_t most = p.scratch_rows < kScratchRows ? p.scratch_rows : kScratchRows;
   vision_attention_kernel<<<bounded_blocks(int64_t{p.rows.capacity} * p.heads, most), kThreads, 0, c.stream>>>(p);
 }

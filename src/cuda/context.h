@@ -11,13 +11,13 @@ namespace deepinfer::cuda {
 // row of `sample` needs 1 MB and each row of `select` 4 bytes per entry of its context.
 inline constexpr int kScratchRows = 64;
 
-struct Context {
+struct GpuContext {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
 };
 
 // One function per operation, in the .cu file of its kind.
-#define DI_OP(name, Params) void run_##name(const Context& context, const Params& p);
+#define DI_OP(name, Params) void run_##name(const GpuContext& context, const Params& p);
 #include "ops/op_list.inc"
 #undef DI_OP
 
@@ -27,6 +27,6 @@ cudaError_t prepare_attention();
 cudaError_t prepare_select();
 
 // Reads `bytes` of device memory and writes one float per thread into `sink` (at least 4 MB): for measuring.
-void run_read(const Context& context, const void* from, int64_t bytes, float* sink);
+void run_read(const GpuContext& context, const void* from, int64_t bytes, float* sink);
 
 }  // namespace deepinfer::cuda

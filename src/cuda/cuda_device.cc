@@ -19,11 +19,11 @@ constexpr size_t kMostTickets = 1024;
 
 double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
-struct OpContext : cuda::Context {
+struct OpContext : cuda::GpuContext {
   int index = 0;
 };
 
-template <class Params, void (*kRun)(const cuda::Context&, const Params&)>
+template <class Params, void (*kRun)(const cuda::GpuContext&, const Params&)>
 void call(void* context, const Params& p) {
   const auto& c = *static_cast<const OpContext*>(context);
   (void)cudaSetDevice(c.index);  // the calling thread may be another than before

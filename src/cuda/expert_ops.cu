@@ -4,7 +4,7 @@
 namespace deepinfer::cuda {
 
 // One warp per row: scores side by side, then the best key again and again, ties to the lower id.
-void run_route(const Context& c, const RouteParams& p) {
+void run_route(const GpuContext& c, const RouteParams& p) {
   each_row(c, p.rows, 32, [p] __device__(int64_t row) {
     __shared__ float score[kMaxExperts], key[kMaxExperts];
     __shared__ bool taken[kMaxExperts];
@@ -77,18 +77,18 @@ __global__ void __launch_bounds__(kGroupThreads) group_pairs_kernel(GroupPairsPa
 
 }  // namespace
 
-void run_group_pairs(const Context& c, const GroupPairsParams& p) { group_pairs_kernel<<<1, kGroupThreads, 0, c.stream>>>(p); }
+void run_group_pairs(const GpuContext& c, const GroupPairsParams& p) { group_pairs_kernel<<<1, kGroupThreads, 0, c.stream>>>(p); }
 
-void run_expert_home(const Context& c, const ExpertHomeParams& p) {
+void run_expert_home(const GpuContext& c, const ExpertHomeParams& p) {
   each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { expert_home_row(p, row); });
 }
 
-void run_swiglu_quantize(const Context& c, const SwigluQuantizeParams& p) {
+void run_swiglu_quantize(const GpuContext& c, const SwigluQuantizeParams& p) {
   each_item(c, p.rows, p.width / kScaleBlock,
             [p] __device__(int64_t row, int64_t b) { swiglu_quantize_block(p, row, static_cast<int>(b)); });
 }
 
-void run_combine(const Context& c, const CombineParams& p) {
+void run_combine(const GpuContext& c, const CombineParams& p) {
   each_item(c, p.rows, p.width,
             [p] __device__(int64_t row, int64_t d) { combine_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }

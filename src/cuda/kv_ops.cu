@@ -3,18 +3,18 @@
 
 namespace deepinfer::cuda {
 
-void run_rope_table(const Context& c, const RopeTableParams& p) {
+void run_rope_table(const GpuContext& c, const RopeTableParams& p) {
   each_item(c, p.rows, p.half, [p] __device__(int64_t row, int64_t i) { rope_table_at(p, row, static_cast<int>(i)); });
 }
 
-void run_rope(const Context& c, const RopeParams& p) {
+void run_rope(const GpuContext& c, const RopeParams& p) {
   const int pairs = p.rope_dim / 2;
   each_item(c, p.rows, int64_t{p.heads} * pairs, [p, pairs] __device__(int64_t row, int64_t i) {
     rope_pair(p, row, static_cast<int>(i / pairs), static_cast<int>(i % pairs));
   });
 }
 
-void run_window_kv(const Context& c, const WindowKvParams& p) {
+void run_window_kv(const GpuContext& c, const WindowKvParams& p) {
   constexpr int kWindowThreads = 32;
   each_row(c, p.rows, kWindowThreads, [p] __device__(int64_t row) {
     // Both halves of the warp compute the same factor.
@@ -23,12 +23,12 @@ void run_window_kv(const Context& c, const WindowKvParams& p) {
   });
 }
 
-void run_ring_write(const Context& c, const RingWriteParams& p) {
+void run_ring_write(const GpuContext& c, const RingWriteParams& p) {
   each_item(c, p.rows, p.head_dim / kScaleBlock,
             [p] __device__(int64_t row, int64_t b) { ring_write_block(p, row, static_cast<int>(b)); });
 }
 
-void run_pool_pairs(const Context& c, const PoolPairsParams& p) {
+void run_pool_pairs(const GpuContext& c, const PoolPairsParams& p) {
   each_item(c, p.rows, p.head_dim,
             [p] __device__(int64_t row, int64_t d) { pool_pairs_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
   each_item(c, p.rows, p.head_dim, [p] __device__(int64_t row, int64_t d) {
@@ -36,7 +36,7 @@ void run_pool_pairs(const Context& c, const PoolPairsParams& p) {
   });
 }
 
-void run_write_entries(const Context& c, const WriteEntriesParams& p) {
+void run_write_entries(const GpuContext& c, const WriteEntriesParams& p) {
   constexpr int kEntryThreads = 64;
   each_row(c, p.rows, kEntryThreads, [p] __device__(int64_t row) {
     __shared__ float table[kMaxRopeDim];
@@ -52,7 +52,7 @@ void run_write_entries(const Context& c, const WriteEntriesParams& p) {
   });
 }
 
-void run_index_query(const Context& c, const IndexQueryParams& p) {
+void run_index_query(const GpuContext& c, const IndexQueryParams& p) {
   const int blocks = p.dim / kScaleBlock;
   each_item(c, p.rows, int64_t{p.heads} * blocks, [p, blocks] __device__(int64_t row, int64_t i) {
     index_query_block(p, row, static_cast<int>(i / blocks), static_cast<int>(i % blocks));

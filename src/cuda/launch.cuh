@@ -31,7 +31,7 @@ struct LanesDot {
   template <class A, class B>
   __device__ float operator()(int k, A a, B b) const {
     float lane = 0.0f;
-#pragma unroll 8
+#pragma unroll 16  // loads on their way at once: the chain itself is short
     for (int i = threadIdx.x % kLanes; i < k; i += kLanes) lane = fma32(a(i), b(i), lane);
     return sum_of_lanes(lane);
   }
@@ -59,14 +59,14 @@ inline unsigned bounded_blocks(int64_t wanted, int64_t most) {
 // f(row, item) for `items` items of each live row, a thread each. Sixteen neighbouring items of a multiple of sixteen are
 // sixteen lanes.
 template <class F>
-void each_item(const Context& c, const Rows& rows, int64_t items, F f) {
+void each_item(const GpuContext& c, const Rows& rows, int64_t items, F f) {
   const int64_t blocks = (rows.capacity * items + kThreads - 1) / kThreads;
   items_kernel<<<bounded_blocks(blocks, int64_t{c.multiprocessors} * kBlocksPerSm), kThreads, 0, c.stream>>>(rows, items, f);
 }
 
 // f(row) for each live row by a block of `threads` threads, which may meet at barriers.
 template <class F>
-void each_row(const Context& c, const Rows& rows, int threads, F f) {
+void each_row(const GpuContext& c, const Rows& rows, int threads, F f) {
   rows_kernel<<<bounded_blocks(rows.capacity, int64_t{c.multiprocessors} * kBlocksPerSm), threads, 0, c.stream>>>(rows, f);
 }
 

@@ -57,7 +57,8 @@ __device__ void load_block(const Matrix& w, int64_t row, int64_t block, Packed<k
     return;
   }
   constexpr int kBytes = kWords * 4;
-  const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(w.data) + (row * w.k / kScaleBlock + block) * kBytes);
+  const auto* from =
+      reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(w.data) + (row * w.k / kScaleBlock + block) * kBytes);
 #pragma unroll
   for (int i = 0; i < kWords / 4; ++i) {
     const uint4 v = __ldg(from + i);
@@ -144,7 +145,8 @@ struct Q8Input {
 
 // R x (kWarps * C) outputs by one block: columns [first, end) of w; results to `store(row, column, sum)`.
 template <WeightFormat kFormat, int R, int C, class Input, class Store>
-__device__ void run_tile(Tile<R, C>& tile, const Matrix& w, int64_t first, int64_t end, int rows, const Input& input, Store store) {
+__device__ void run_tile(Tile<R, C>& tile, const Matrix& w, int64_t first, int64_t end, int rows, const Input& input,
+                         Store store) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int blocks = static_cast<int>((w.k + kScaleBlock - 1) / kScaleBlock);
   const float factor = input_factor(kFormat);
@@ -314,7 +316,7 @@ constexpr int kColumns = kWarps;  // of the smallest tile
 constexpr int64_t kResident = 2;  // blocks per multiprocessor
 
 template <WeightFormat kFormat, int N>
-void launch_grouped(const Context& c, const GroupedMatmulParams& p) {
+void launch_grouped(const GpuContext& c, const GroupedMatmulParams& p) {
   ExpertTable<N> table = {};
   for (int e = 0; e < p.num_experts; ++e) {
     table.data[e] = p.weights[e].data;
@@ -327,13 +329,13 @@ void launch_grouped(const Context& c, const GroupedMatmulParams& p) {
 }
 
 template <WeightFormat kFormat>
-void launch_grouped_of(const Context& c, const GroupedMatmulParams& p) {
+void launch_grouped_of(const GpuContext& c, const GroupedMatmulParams& p) {
   if (p.num_experts <= 512) return launch_grouped<kFormat, 512>(c, p);
   launch_grouped<kFormat, kMaxExperts>(c, p);
 }
 
 template <WeightFormat kFormat>
-void launch_matmul(const Context& c, const MatmulParams& p) {
+void launch_matmul(const GpuContext& c, const MatmulParams& p) {
   const int64_t tiles = (p.w.n / p.groups + kColumns - 1) / kColumns * p.groups * int64_t{p.rows.capacity};
   matmul_kernel<kFormat><<<bounded_blocks(tiles, c.multiprocessors * kResident), kThreads, sizeof(LargestTile), c.stream>>>(p);
 }
@@ -362,7 +364,7 @@ cudaError_t prepare_matmul() {
   return error;
 }
 
-void run_matmul(const Context& c, const MatmulParams& p) {
+void run_matmul(const GpuContext& c, const MatmulParams& p) {
   switch (p.w.format) {
     case WeightFormat::kBf16: return launch_matmul<WeightFormat::kBf16>(c, p);
     case WeightFormat::kF8Tile: return launch_matmul<WeightFormat::kF8Tile>(c, p);
@@ -371,7 +373,7 @@ void run_matmul(const Context& c, const MatmulParams& p) {
 }
 
 // Experts are quantised (model.md section 3); all have one format.
-void run_grouped_matmul(const Context& c, const GroupedMatmulParams& p) {
+void run_grouped_matmul(const GpuContext& c, const GroupedMatmulParams& p) {
   if (p.num_experts <= 0) return;
   if (p.weights[0].format == WeightFormat::kFp4) return launch_grouped_of<WeightFormat::kFp4>(c, p);
   launch_grouped_of<WeightFormat::kF8Tile>(c, p);

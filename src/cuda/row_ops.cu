@@ -7,12 +7,12 @@ namespace {
 constexpr int kRowThreads = 256;
 }
 
-void run_embed(const Context& c, const EmbedParams& p) {
+void run_embed(const GpuContext& c, const EmbedParams& p) {
   each_item(c, p.rows, p.hidden,
             [p] __device__(int64_t row, int64_t d) { embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
-void run_gather_rows(const Context& c, const GatherRowsParams& p) {
+void run_gather_rows(const GpuContext& c, const GatherRowsParams& p) {
   const auto address =
       reinterpret_cast<uintptr_t>(p.src) | reinterpret_cast<uintptr_t>(p.dst) | static_cast<uintptr_t>(p.row_bytes);
   if (address % sizeof(uint4) == 0) {  // streams of a row, results of experts: all of the model's
@@ -27,7 +27,7 @@ void run_gather_rows(const Context& c, const GatherRowsParams& p) {
   each_item(c, p.rows, p.row_bytes, [p] __device__(int64_t row, int64_t i) { gather_range(p, row, i, i + 1); });
 }
 
-void run_rms_norm(const Context& c, const RmsNormParams& p) {
+void run_rms_norm(const GpuContext& c, const RmsNormParams& p) {
   each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
     __shared__ float factor;
     if (threadIdx.x < kLanes) {
@@ -39,7 +39,7 @@ void run_rms_norm(const Context& c, const RmsNormParams& p) {
   });
 }
 
-void run_mix(const Context& c, const MixParams& p) {
+void run_mix(const GpuContext& c, const MixParams& p) {
   constexpr int kMixThreads = 512;
   each_row(c, p.rows, kMixThreads, [p] __device__(int64_t row) {
     __shared__ float dots[2 * kMaxStreams + kMaxStreams * kMaxStreams + 1];
@@ -53,7 +53,7 @@ void run_mix(const Context& c, const MixParams& p) {
   });
 }
 
-void run_collapse_norm(const Context& c, const CollapseNormParams& p) {
+void run_collapse_norm(const GpuContext& c, const CollapseNormParams& p) {
   each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
     __shared__ float factor;
     for (int d = threadIdx.x; d < p.hidden; d += kRowThreads) collapse_to_u(p, row, d, d + 1);
@@ -67,26 +67,26 @@ void run_collapse_norm(const Context& c, const CollapseNormParams& p) {
   });
 }
 
-void run_expand(const Context& c, const ExpandParams& p) {
+void run_expand(const GpuContext& c, const ExpandParams& p) {
   each_item(c, p.rows, p.hidden,
             [p] __device__(int64_t row, int64_t d) { expand_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
-void run_tap(const Context& c, const TapParams& p) {
+void run_tap(const GpuContext& c, const TapParams& p) {
   each_item(c, p.rows, p.hidden,
             [p] __device__(int64_t row, int64_t d) { tap_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
 }
 
-void run_quantize(const Context& c, const QuantizeParams& p) {
+void run_quantize(const GpuContext& c, const QuantizeParams& p) {
   each_item(c, p.rows, p.width / kScaleBlock,
             [p] __device__(int64_t row, int64_t b) { quantize_block(p, row, static_cast<int>(b)); });
 }
 
-void run_pointwise(const Context& c, const PointwiseParams& p) {
+void run_pointwise(const GpuContext& c, const PointwiseParams& p) {
   each_item(c, p.rows, p.width, [p] __device__(int64_t row, int64_t i) { pointwise_at(p, row, static_cast<int>(i)); });
 }
 
-void run_markov(const Context& c, const MarkovParams& p) {
+void run_markov(const GpuContext& c, const MarkovParams& p) {
   each_item(c, p.rows, int64_t{p.vocab} * kLanes, [p] __device__(int64_t row, int64_t i) {
     const int64_t v = i / kLanes;
     const float value = markov_logit(p, row, v, LanesDot{});
@@ -94,26 +94,26 @@ void run_markov(const Context& c, const MarkovParams& p) {
   });
 }
 
-void run_confidence(const Context& c, const ConfidenceParams& p) {
+void run_confidence(const GpuContext& c, const ConfidenceParams& p) {
   each_item(c, p.rows, kLanes, [p] __device__(int64_t row, int64_t i) {
     const float value = confidence_of(p, row, LanesDot{});
     if (i == 0) p.conf[row * p.conf_stride] = value;
   });
 }
 
-void run_engram_hash(const Context& c, const EngramHashParams& p) {
+void run_engram_hash(const GpuContext& c, const EngramHashParams& p) {
   each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { engram_hash_row(p, row); });
   each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { engram_history_row(p, row); });
 }
 
-void run_engram_gather(const Context& c, const EngramGatherParams& p) {
+void run_engram_gather(const GpuContext& c, const EngramGatherParams& p) {
   const int blocks = p.dim / kScaleBlock;
   each_item(c, p.rows, int64_t{p.columns} * blocks, [p, blocks] __device__(int64_t row, int64_t i) {
     engram_gather_block(p, row, static_cast<int>(i / blocks), static_cast<int>(i % blocks));
   });
 }
 
-void run_engram_mix(const Context& c, const EngramMixParams& p) {
+void run_engram_mix(const GpuContext& c, const EngramMixParams& p) {
   each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
     __shared__ float gates[kMaxStreams];
     const int lanes = threadIdx.x / kLanes;
@@ -131,7 +131,7 @@ void run_engram_mix(const Context& c, const EngramMixParams& p) {
   });
 }
 
-void run_vision_rope(const Context& c, const VisionRopeParams& p) {
+void run_vision_rope(const GpuContext& c, const VisionRopeParams& p) {
   each_item(c, p.rows, p.dim / 2, [p] __device__(int64_t row, int64_t i) { vision_rope_at(p, row, static_cast<int>(i)); });
 }
 
@@ -152,13 +152,13 @@ __global__ void read_kernel(const uint4* from, int64_t words, float* sink) {
 }  // namespace
 
 // Its row count is known to the host.
-void run_unfold(const Context& c, const UnfoldParams& p) {
+void run_unfold(const GpuContext& c, const UnfoldParams& p) {
   const int patches = p.downsample * p.downsample;
   const int64_t n = unfolded_rows(p) * patches;
   unfold_kernel<<<static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, 0, c.stream>>>(p, n, patches);
 }
 
-void run_read(const Context& c, const void* from, int64_t bytes, float* sink) {
+void run_read(const GpuContext& c, const void* from, int64_t bytes, float* sink) {
   read_kernel<<<static_cast<unsigned>(c.multiprocessors * 16), kThreads, 0, c.stream>>>(static_cast<const uint4*>(from),
                                                                                         bytes / 16, sink);
 }

@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_kernel(SampleParams p) 
 
 }  // namespace
 
-void run_sample(const Context& c, const SampleParams& p) {
+void run_sample(const GpuContext& c, const SampleParams& p) {
   const int64_t most = p.scratch_rows < kScratchRows ? p.scratch_rows : kScratchRows;
   sample_kernel<<<bounded_blocks(p.rows.capacity, most), kSampleThreads, 0, c.stream>>>(p);
 }

@@ -98,7 +98,7 @@ cudaError_t prepare_select() {
   return cudaFuncSetAttribute(select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 160 << 10);
 }
 
-void run_select(const Context& c, const SelectParams& p) {
+void run_select(const GpuContext& c, const SelectParams& p) {
   const int64_t most = p.scratch_rows < kScratchRows ? p.scratch_rows : kScratchRows;
   select_kernel<<<bounded_blocks(p.rows.capacity, most), kSelectThreads, shared_bytes(p), c.stream>>>(p);
 }

@@ -12,8 +12,8 @@ DI_BODY void rope_table_at(const RopeTableParams& p, int64_t row, int i) {
   p.cos_sin[(row * p.half + i) * 2 + 1] = v.sin;
 }
 
-// (a, b) -> (a c - b s, a s + b c): two products and one sum each, no fma (model.md section 4). Written with two sums, because GCC 12
-// makes one fused instruction of a difference beside a sum (vfmaddsub), contraction off or not.
+// (a, b) -> (a c - b s, a s + b c): two products and one sum each, no fma (model.md section 4). Written with two sums, because
+// GCC 12 makes one fused instruction of a difference beside a sum (vfmaddsub), contraction off or not.
 DI_BODY void rotate(float& a, float& b, float c, float s) {
   const float t = -s;
   const float x = a * c + b * t;
