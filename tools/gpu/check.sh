@@ -29,6 +29,8 @@ shipped=$bin/golden-tiny-v41
 mkdir -p "$shipped"
 ln -sfn "$root/$model" "$shipped/tiny-v41"
 cp -r tests/golden/model-tiny-v41/golden "$shipped/"
+part build-configure 60 cmake -G Ninja -S . -B "$bin/kernels" -DCMAKE_BUILD_TYPE=Release -DDEEPINFER_KERNELS_ONLY=ON -DDEEPINFER_CUDA_ARCHITECTURES=90a
+part build 200 cmake --build "$bin/kernels"
 part conformance 300 $bin/test_conformance --gtest_brief=1 '--gtest_filter=*cuda*'
 part golden 200 $bin/deepinfer golden tests/golden/model $shipped --device cuda:0
 part run 60 $bin/deepinfer run -m $model --device cuda:0 --temperature 0 --stats "What is 12 + 30?"
