@@ -3,10 +3,6 @@
 
 namespace deepinfer::cuda {
 
-namespace {
-constexpr int kRowThreads = 256;
-}
-
 void run_embed(const GpuContext& c, const EmbedParams& p) {
   each_item(c, p.rows, p.hidden,
             [p] __device__(int64_t row, int64_t d) { embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });
@@ -28,42 +24,68 @@ void run_gather_rows(const GpuContext& c, const GatherRowsParams& p) {
 }
 
 void run_rms_norm(const GpuContext& c, const RmsNormParams& p) {
-  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
-    __shared__ float factor;
-    if (threadIdx.x < kLanes) {
-      const float value = rms_factor(p.x + row * p.stride_x, p.width, p.eps, LanesDot{});
-      if (threadIdx.x == 0) factor = value;
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < p.width; i += kRowThreads) rms_norm_at(p, row, i, factor);
+  each_row(c, p.rows, kThreads, [p] __device__(int64_t row) {
+    __shared__ float room[2 * StagedDot::kStage + 1];
+    const float factor = rms_factor(p.x + row * p.stride_x, p.width, p.eps, StagedDot{room});
+    for (int i = threadIdx.x; i < p.width; i += kThreads) rms_norm_at(p, row, i, factor);
   });
 }
 
+namespace {
+
+// The dots wait in the places of the results: first those of pre, then post, then comb.
+__device__ float& mix_place(const MixParams& p, int64_t row, int i) {
+  const int s = p.streams;
+  if (i < s) return p.pre[row * s + i];
+  return i < 2 * s ? p.post[row * s + i - s] : p.comb[row * s * s + i - 2 * s];
+}
+
+__global__ void __launch_bounds__(kThreads) mix_dots_kernel(MixParams p) {
+  __shared__ float room[2 * StagedDot::kStage + 1];
+  const int outputs = 2 * p.streams + p.streams * p.streams;
+  const int64_t n = live(p.rows) * outputs;
+  for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+    const float dot = mix_dot(p, i / outputs, static_cast<int>(i % outputs), StagedDot{room});
+    if (threadIdx.x == 0) mix_place(p, i / outputs, static_cast<int>(i % outputs)) = dot;
+  }
+}
+
+}  // namespace
+
 void run_mix(const GpuContext& c, const MixParams& p) {
-  constexpr int kMixThreads = 512;
-  each_row(c, p.rows, kMixThreads, [p] __device__(int64_t row) {
-    __shared__ float dots[2 * kMaxStreams + kMaxStreams * kMaxStreams + 1];
-    const int s = p.streams, outputs = 2 * s + s * s, k = s * p.hidden;
-    for (int i = threadIdx.x / kLanes; i <= outputs; i += kMixThreads / kLanes) {
-      const float value = i < outputs ? mix_dot(p, row, i, LanesDot{}) : rms_factor(p.x + row * k, k, p.eps, LanesDot{});
-      if (threadIdx.x % kLanes == 0) dots[i] = value;
+  const int s = p.streams, outputs = 2 * s + s * s;
+  mix_dots_kernel<<<bounded_blocks(int64_t{p.rows.capacity} * outputs, int64_t{c.multiprocessors} * 6), kThreads, 0, c.stream>>>(
+      p);
+  each_row(c, p.rows, kThreads, [p] __device__(int64_t row) {
+    __shared__ float room[2 * StagedDot::kStage + 1];
+    __shared__ float comb[kMaxStreams * kMaxStreams];
+    const int s = p.streams, i = static_cast<int>(threadIdx.x), k = s * p.hidden;
+    const float factor = rms_factor(p.x + row * k, k, p.eps, StagedDot{room});
+    if (i < s) mix_gates(p, row, i, p.pre[row * s + i], p.post[row * s + i], factor);
+    if (i < s * s) comb[i] = mix_comb(p, i, p.comb[row * s * s + i], factor);
+    __syncthreads();
+    if (i < 32) {  // sinkhorn() by one thread per line
+      if (i < s) sinkhorn_start(comb + i * s, s, p.hc_eps);
+      __syncwarp();
+      for (int round = 0; round < p.iterations; ++round) {
+        if (round > 0 && i < s) sinkhorn_line(comb + i * s, 1, s, p.hc_eps);
+        __syncwarp();
+        if (i < s) sinkhorn_line(comb + i, s, s, p.hc_eps);
+        __syncwarp();
+      }
     }
     __syncthreads();
-    if (threadIdx.x == 0) mix_finish(p, row, dots, dots[outputs]);
+    if (i < s * s) p.comb[row * s * s + i] = comb[i];
   });
 }
 
 void run_collapse_norm(const GpuContext& c, const CollapseNormParams& p) {
-  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
-    __shared__ float factor;
-    for (int d = threadIdx.x; d < p.hidden; d += kRowThreads) collapse_to_u(p, row, d, d + 1);
+  each_row(c, p.rows, kThreads, [p] __device__(int64_t row) {
+    __shared__ float room[2 * StagedDot::kStage + 1];
+    for (int d = threadIdx.x; d < p.hidden; d += kThreads) collapse_to_u(p, row, d, d + 1);
     __syncthreads();
-    if (threadIdx.x < kLanes) {
-      const float value = rms_factor(p.u + row * p.hidden, p.hidden, p.eps, LanesDot{});
-      if (threadIdx.x == 0) factor = value;
-    }
-    __syncthreads();
-    for (int d = threadIdx.x; d < p.hidden; d += kRowThreads) norm_u_at(p, row, d, factor);
+    const float factor = rms_factor(p.u + row * p.hidden, p.hidden, p.eps, StagedDot{room});
+    for (int d = threadIdx.x; d < p.hidden; d += kThreads) norm_u_at(p, row, d, factor);
   });
 }
 
@@ -114,19 +136,12 @@ void run_engram_gather(const GpuContext& c, const EngramGatherParams& p) {
 }
 
 void run_engram_mix(const GpuContext& c, const EngramMixParams& p) {
-  each_row(c, p.rows, kRowThreads, [p] __device__(int64_t row) {
-    __shared__ float gates[kMaxStreams];
-    const int lanes = threadIdx.x / kLanes;
-    if (lanes < p.streams) {
-      const float gate = engram_gate(p, row, lanes, LanesDot{});
-      if (threadIdx.x % kLanes == 0) {
-        gates[lanes] = gate;
-        if (p.gates_out) p.gates_out[row * p.streams + lanes] = gate;
-      }
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < p.streams * p.hidden; i += kRowThreads) {
-      engram_add_at(p, row, i / p.hidden, i % p.hidden, gates[i / p.hidden]);
+  each_row(c, p.rows, kThreads, [p] __device__(int64_t row) {
+    __shared__ float room[2 * StagedDot::kStage + 1];
+    for (int s = 0; s < p.streams; ++s) {
+      const float gate = engram_gate(p, row, s, StagedDot{room});
+      if (threadIdx.x == 0 && p.gates_out) p.gates_out[row * p.streams + s] = gate;
+      for (int d = threadIdx.x; d < p.hidden; d += kThreads) engram_add_at(p, row, s, d, gate);
     }
   });
 }

@@ -59,38 +59,45 @@ DI_BODY float mix_dot(const MixParams& p, int64_t row, int output, Dot dot = {})
       k, [=](int i) { return fn[i]; }, [=](int i) { return to_float(x[i]); });
 }
 
-// comb: softmax over output streams, then alternating column and row normalisation (model.md section 5).
+// comb: softmax over output streams, then alternating column and row normalisation (model.md section 5), in pieces that do
+// not depend on each other.
+DI_BODY void sinkhorn_start(float* line, int streams, float hc_eps) {
+  float top = line[0], sum = 0.0f;
+  for (int k = 1; k < streams; ++k) top = max32(top, line[k]);
+  for (int k = 0; k < streams; ++k) sum += line[k] = exp32(line[k] - top);
+  for (int k = 0; k < streams; ++k) line[k] = line[k] / sum + hc_eps;
+}
+
+// A row (step 1) or a column (step = streams).
+DI_BODY void sinkhorn_line(float* line, int step, int streams, float hc_eps) {
+  float sum = 0.0f;
+  for (int k = 0; k < streams; ++k) sum += line[k * step];
+  for (int k = 0; k < streams; ++k) line[k * step] /= sum + hc_eps;
+}
+
 DI_BODY void sinkhorn(float* a, int streams, int iterations, float hc_eps) {
-  for (int j = 0; j < streams; ++j) {
-    float* line = a + j * streams;
-    float top = line[0], sum = 0.0f;
-    for (int k = 1; k < streams; ++k) top = max32(top, line[k]);
-    for (int k = 0; k < streams; ++k) sum += line[k] = exp32(line[k] - top);
-    for (int k = 0; k < streams; ++k) line[k] = line[k] / sum + hc_eps;
-  }
+  for (int j = 0; j < streams; ++j) sinkhorn_start(a + j * streams, streams, hc_eps);
   for (int i = 0; i < iterations; ++i) {
-    for (int j = 0; i > 0 && j < streams; ++j) {
-      float sum = 0.0f;
-      for (int k = 0; k < streams; ++k) sum += a[j * streams + k];
-      for (int k = 0; k < streams; ++k) a[j * streams + k] /= sum + hc_eps;
-    }
-    for (int k = 0; k < streams; ++k) {
-      float sum = 0.0f;
-      for (int j = 0; j < streams; ++j) sum += a[j * streams + k];
-      for (int j = 0; j < streams; ++j) a[j * streams + k] /= sum + hc_eps;
-    }
+    for (int j = 0; i > 0 && j < streams; ++j) sinkhorn_line(a + j * streams, 1, streams, hc_eps);
+    for (int k = 0; k < streams; ++k) sinkhorn_line(a + k, streams, streams, hc_eps);
   }
+}
+
+DI_BODY void mix_gates(const MixParams& p, int64_t row, int i, float pre, float post, float factor) {
+  p.pre[row * p.streams + i] = sigmoid32(pre * factor * p.scale[0] + p.base[i]) + p.hc_eps;
+  p.post[row * p.streams + i] = 2.0f * sigmoid32(post * factor * p.scale[1] + p.base[p.streams + i]);
+}
+
+DI_BODY float mix_comb(const MixParams& p, int i, float dot, float factor) {
+  return dot * factor * p.scale[2] + p.base[2 * p.streams + i];
 }
 
 // From t = dots * factor to pre, post, comb.
 DI_BODY void mix_finish(const MixParams& p, int64_t row, const float* dots, float factor) {
   const int s = p.streams;
   float comb[kMaxStreams * kMaxStreams];
-  for (int i = 0; i < s; ++i) {
-    p.pre[row * s + i] = sigmoid32(dots[i] * factor * p.scale[0] + p.base[i]) + p.hc_eps;
-    p.post[row * s + i] = 2.0f * sigmoid32(dots[s + i] * factor * p.scale[1] + p.base[s + i]);
-  }
-  for (int i = 0; i < s * s; ++i) comb[i] = dots[2 * s + i] * factor * p.scale[2] + p.base[2 * s + i];
+  for (int i = 0; i < s; ++i) mix_gates(p, row, i, dots[i], dots[s + i], factor);
+  for (int i = 0; i < s * s; ++i) comb[i] = mix_comb(p, i, dots[2 * s + i], factor);
   sinkhorn(comb, s, p.iterations, p.hc_eps);
   for (int i = 0; i < s * s; ++i) p.comb[row * s * s + i] = comb[i];
 }
