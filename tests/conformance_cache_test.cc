@@ -215,7 +215,7 @@ TEST_P(ConformanceCache, Attention) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ConformanceCache, testing::Values("delayed", "cuda"),
+INSTANTIATE_TEST_SUITE_P(Devices, ConformanceCache, testing::Values("delayed", "cuda", "eager"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -187,7 +187,7 @@ TEST_P(ConformanceProducts, Vision) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ConformanceProducts, testing::Values("delayed", "cuda"),
+INSTANTIATE_TEST_SUITE_P(Devices, ConformanceProducts, testing::Values("delayed", "cuda", "eager"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -198,7 +198,7 @@ TEST_P(Conformance, DraftHeads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::Values("delayed", "cuda"),
+INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::Values("delayed", "cuda", "eager"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
