@@ -20,7 +20,7 @@ part() {
   parts=$((parts + 1))
   ((code == 0)) || failed=$((failed + 1))
   printf '%-24s %-8s %4d s   %s\n' "$name" "$( ((code == 0)) && echo ok || echo "FAILED $code")" $((SECONDS - begin)) \
-    "$(grep -v '^\s*$' "$out/$name.txt" | tail -1 | cut -c1-120)"
+    "$(grep -v '^\s*$' "$out/$name.txt" | tail -1 | cut -c1-105)"
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>/dev/null | tee "$out/machine.txt"
