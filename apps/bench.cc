@@ -78,7 +78,8 @@ class BenchCommand final : public Command {
     } else if (kind == "recipe") {
       DI_CHECK_OK(bench_recipe({.tokenizer = settings_.tokenizer}, report));
     } else if (kind == "ops") {
-      DI_CHECK_OK(bench_ops({.threads = settings_.host.threads, .repeats = settings_.repeats}, report));
+      DI_CHECK_OK(
+          bench_ops({.device = settings_.host.device, .threads = settings_.host.threads, .repeats = settings_.repeats}, report));
     } else if (kind == "grammar") {
       DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
     } else if (kind == "serve") {

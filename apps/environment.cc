@@ -23,8 +23,9 @@ const std::array<std::string, 5> kKnown = {
 
 void read_accelerator(const std::string& value, Environment& out) {
   if (value == "cpu") return out.settings.push_back({kKnown[0], "device", "cpu"});
-  if (value == "nvidia" || value == "ascend") {
-    out.errors.push_back(fmt::format("{}={}: this build has no {} backend; use cpu", kKnown[0], value, value));
+  if (value == "nvidia") return out.settings.push_back({kKnown[0], "device", "cuda:0"});
+  if (value == "ascend") {
+    out.errors.push_back(fmt::format("{}={}: this build has no {} backend; use cpu or nvidia", kKnown[0], value, value));
   } else {
     out.errors.push_back(fmt::format("{}={}: known accelerators are cpu, nvidia, ascend", kKnown[0], value));
   }

@@ -10,13 +10,14 @@ namespace deepinfer {
 namespace {
 
 struct GoldenSettings {
-  std::string tokenizer;
+  std::string tokenizer, device = "cpu";
   bool verbose = false;
   void visit(FieldVisitor visit) {
     visit({.name = "tokenizer",
            .target = &tokenizer,
            .help = "tokenizer.json(.zst) of the recipe cases [the release's]",
            .value = "FILE"});
+    visit({.name = "device", .target = &device, .help = "where model cases run: cpu or cuda:N", .value = "DEVICE"});
     visit({.name = "verbose", .target = &verbose, .help = "say what is left out and why", .letter = 'v'});
   }
 };
@@ -37,7 +38,8 @@ class GoldenCommand final : public Command {
     GoldenCounts sum;
     for (const std::string& path : paths_) {
       DI_TRY(const GoldenCounts counts,
-             run_golden(path, {.tokenizer = tokenizer, .say = settings_.verbose ? print_note : nullptr}));
+             run_golden(path,
+                        {.tokenizer = tokenizer, .device = settings_.device, .say = settings_.verbose ? print_note : nullptr}));
       sum.add(counts);
     }
     std::string out;

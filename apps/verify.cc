@@ -29,6 +29,7 @@ struct VerifySettings {
            .help = "checkpoint folder, scripted:FILE or random:SPEC [the shipped model]",
            .value = "DIR",
            .letter = 'm'});
+    visit({.name = "device", .target = &host.device, .help = "where it runs: cpu or cuda:N", .value = "DEVICE"});
     visit({.name = "context",
            .target = &host.context,
            .help = "tokens of one conversation",

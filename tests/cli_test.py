@@ -97,6 +97,9 @@ def wrong_values_name_flag_value_and_range():
     one_line_error(run('run', '--think', 'hihg', 'hi'), 2, 'did you mean high?')
     one_line_error(run('run', '--seed', 'x', 'hi'), 2, '--seed')
     one_line_error(run('run', '--device', 'gpu', 'hi'), 2, '--device')
+    one_line_error(run('run', '--device', 'cuda:x', 'hi'), 2, '--device')
+    if not os.path.exists('/dev/nvidia0'):  # without CUDA, or without a driver
+        one_line_error(run('run', '--device', 'cuda:0', 'hi'), 1, 'cuda', 'use --device cpu')
     expect(run('run', '--seed'), 2)
 
 

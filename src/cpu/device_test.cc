@@ -31,6 +31,28 @@ TEST(Cpu, ChoosesAndForcesKernels) {
   EXPECT_EQ(make_cpu_device({.threads = 1, .isa = "mmx"}).error().code, ErrorCode::kInvalidArgument);
 }
 
+// GCC 12 fused the products of a rotation with their sum and difference although contraction is off; a GPU did not.
+TEST(Cpu, RotationRoundsEachProduct) {
+  Random random(8);
+  const int n = 64, heads = 3, dim = 64;
+  const auto x = random.bf16(int64_t{n} * heads * dim);
+  const auto table = random.f32(n * dim);
+  std::vector<Bf16> want = x;
+  for (size_t i = 0; i < want.size(); i += 2) {
+    const size_t at = i / (heads * dim) * dim + i % dim;
+    volatile float ac = to_float(x[i]) * table[at], bs = to_float(x[i + 1]) * table[at + 1];
+    volatile float as = to_float(x[i]) * table[at + 1], bc = to_float(x[i + 1]) * table[at];
+    want[i] = to_bf16(ac - bs);
+    want[i + 1] = to_bf16(as + bc);
+  }
+  const int32_t count = n;
+  for (const auto& device : all_devices()) {
+    std::vector<Bf16> got = x;
+    device->ops().rope({{&count, n}, got.data(), table.data(), heads, dim, dim, 0});
+    EXPECT_TRUE(same_bits(got, want)) << describe(*device);
+  }
+}
+
 TEST(Delayed, ReadsAndFreesInOrder) {
   auto device = make_delayed_device({.threads = 1});
   ASSERT_TRUE(device.ok());

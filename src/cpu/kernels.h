@@ -40,11 +40,14 @@ struct MatmulTile {
   float y_scale;
   float* scratch;  // matmul_scratch(w)
 };
-inline constexpr int64_t kMaxTileRows = 128;  // rows of a tile at most
-inline constexpr int64_t kChunkBlocks = 8;    // blocks decoded at once when there are many rows (16 KB of FP32)
-// A panel packed on the fly or a decoded chunk, and the sums of all rows.
+inline constexpr int64_t kMaxTileRows = 128;    // rows of a tile at most
+inline constexpr int64_t kChunkBlocks = 8;      // blocks decoded at once when there are many rows (16 KB of FP32)
+inline constexpr int64_t kPortableColumns = 8;  // outputs the portable set decodes at once, over all columns
+// A panel packed on the fly or a decoded chunk, and the sums of all rows; or what the portable set decodes.
 [[gnu::always_inline]] constexpr int64_t matmul_scratch(const Matrix& w) {
-  return panel_bytes(w) / 4 + kPanel * (kChunkBlocks * kBlock + kMaxTileRows);
+  const int64_t tuned = panel_bytes(w) / 4 + kPanel * (kChunkBlocks * kBlock + kMaxTileRows);
+  const int64_t portable = kPortableColumns * w.k;
+  return tuned > portable ? tuned : portable;
 }
 
 // y[r, c] = DOT of x[r] and w[c], both FP32, for c in [begin, end).

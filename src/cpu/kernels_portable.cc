@@ -15,7 +15,7 @@ void store(const MatmulTile& t, int64_t row, int64_t column, float value) {
 }
 
 // Eight outputs side by side, for the compiler's vectors.
-constexpr int kColumns = 8;
+constexpr int kColumns = kPortableColumns;
 
 void matmul_columns(const MatmulTile& t, int64_t column, int64_t count) {
   const int64_t k = t.w.k;

@@ -15,10 +15,10 @@ void call(void* context, const Params& p) {
 }
 
 void run_embed(Context& c, const EmbedParams& p) {
-  each_row(c, p.rows, 0.1 * p.hidden * p.streams, [&](int64_t r) { embed_row(p, r); });
+  each_row(c, p.rows, 0.1 * p.hidden * p.streams, [&](int64_t r) { embed_range(p, r, 0, p.hidden); });
 }
 void run_gather_rows(Context& c, const GatherRowsParams& p) {
-  each_row(c, p.rows, 0.05 * static_cast<double>(p.row_bytes), [&](int64_t r) { gather_row(p, r); });
+  each_row(c, p.rows, 0.05 * static_cast<double>(p.row_bytes), [&](int64_t r) { gather_range(p, r, 0, p.row_bytes); });
 }
 void run_rms_norm(Context& c, const RmsNormParams& p) {
   each_row(c, p.rows, 0.4 * p.width, [&](int64_t r) { rms_norm_row(p, r); });
@@ -30,13 +30,15 @@ void run_expand(Context& c, const ExpandParams& p) {
   each_piece(c, p.rows, p.hidden, 1.0, [&](int64_t r, int begin, int end) { expand_range(p, r, begin, end); });
 }
 void run_tap(Context& c, const TapParams& p) {
-  each_row(c, p.rows, 0.5 * p.hidden, [&](int64_t r) { tap_row(p, r); });
+  each_row(c, p.rows, 0.5 * p.hidden, [&](int64_t r) { tap_range(p, r, 0, p.hidden); });
 }
 void run_quantize(Context& c, const QuantizeParams& p) {
   each_row(c, p.rows, 0.6 * p.width, [&](int64_t r) { quantize_row(p, r); });
 }
 void run_rope_table(Context& c, const RopeTableParams& p) {
-  each_row(c, p.rows, 15.0 * p.half, [&](int64_t r) { rope_table_row(p, r); });
+  each_row(c, p.rows, 15.0 * p.half, [&](int64_t r) {
+    for (int i = 0; i < p.half; ++i) rope_table_at(p, r, i);
+  });
 }
 void run_rope(Context& c, const RopeParams& p) {
   each_row(c, p.rows, 1.0 * p.heads * p.rope_dim, [&](int64_t r) { rope_row(p, r); });
@@ -49,8 +51,8 @@ void run_ring_write(Context& c, const RingWriteParams& p) {
 }
 void run_pool_pairs(Context& c, const PoolPairsParams& p) {
   const int64_t n = live(p.rows);
-  each_row(c, p.rows, 3.0 * p.head_dim, [&](int64_t r) { pool_pairs_row(p, r); });
-  each_row(c, p.rows, 0.2 * p.head_dim, [&](int64_t r) { pool_pairs_tail_row(p, r, n); });
+  each_row(c, p.rows, 3.0 * p.head_dim, [&](int64_t r) { pool_pairs_range(p, r, 0, p.head_dim); });
+  each_row(c, p.rows, 0.2 * p.head_dim, [&](int64_t r) { pool_pairs_tail_range(p, r, n, 0, p.head_dim); });
 }
 void run_write_entries(Context& c, const WriteEntriesParams& p) {
   each_row(c, p.rows, 3.0 * p.view.head_dim, [&](int64_t r) { write_entries_row(p, r); });
@@ -112,8 +114,7 @@ void run_pointwise(Context& c, const PointwiseParams& p) {
   each_row(c, p.rows, 3.0 * p.width, [&](int64_t r) { pointwise_row(p, r); });
 }
 void run_unfold(Context& c, const UnfoldParams& p) {
-  const int ds = p.downsample;
-  c.pool.run(int64_t{(p.grid_h + ds - 1) / ds} * ((p.grid_w + ds - 1) / ds), [&](int64_t begin, int64_t end, int) {
+  c.pool.run(unfolded_rows(p), [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) unfold_row(p, r);
   });
 }

@@ -6,9 +6,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "cpu/cpu_device.h"
 #include "host/constraints.h"
 #include "host/image_encoder.h"
+#include "host/open_device.h"
 #include "host/open_model.h"
 #include "recipe/control_tokens.h"
 #include "recipe/prompt_cache.h"
@@ -16,12 +16,6 @@
 namespace deepinfer {
 
 namespace {
-
-Result<std::unique_ptr<Device>> open_device(const HostSettings& settings) {
-  if (settings.device != "cpu")
-    return unsupported(fmt::format("device {} is not built into this program; use --device cpu", settings.device));
-  return make_cpu_device({.threads = settings.threads});
-}
 
 // A missing or strange file recommends nothing.
 GenerationDefaults read_generation_defaults(const std::string& folder) {
@@ -76,13 +70,18 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(const std::string model, resolve_model(settings.model));
   host->device_ = std::move(options.device);
   if (!host->device_) {
-    DI_TRY(host->device_, open_device(settings));
+    DI_TRY(host->device_, open_device(settings.device, settings.threads));
   }
   DI_TRY(host->tokenizer_, open_tokenizer(model));
   DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress}));
   ImageLimits images;
   images.fetch = std::move(options.fetch_image);
   host->image_encoder_ = std::make_unique<ImageEncoder>(*host->model_, settings.threads, std::move(images));
+  // Pictures are encoded where the weights are, beside the engine's steps.
+  if (!host->device_->reads_host_memory()) {
+    DI_TRY(auto device, open_device(host->device_->name(), settings.threads));
+    host->image_encoder_->use(std::move(device));
+  }
   host->prompt_cache_ = std::make_unique<PromptCache>(PromptCacheLimits{});
   host->constraints_ = std::make_unique<Constraints>(*host->tokenizer_);
   host->defaults_ = read_generation_defaults(model);

@@ -110,7 +110,7 @@ Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const
   }
   const int32_t patch = limits_.geometry.patch;
   const PatchGrid grid{image.pixels.height / patch, image.pixels.width / patch};
-  DI_TRY(VisionSpan span, encode_image(*device_, model->shape(), model->weights(), image_patches(image, patch), grid));
+  DI_TRY(VisionSpan span, encode_image(*device_, model->shape(), model->device_weights(), image_patches(image, patch), grid));
   ++num_encoded_;
   if (span.roles.size() != static_cast<size_t>(image.tokens)) {
     return internal_error(fmt::format("a picture of {} tokens came out as {} rows", image.tokens, span.roles.size()));

@@ -31,6 +31,8 @@ class ImageEncoder {
   // `model` must outlive this. `limits` of one request; its geometry is the model's.
   ImageEncoder(const LanguageModel& model, int32_t threads, ImageLimits limits, size_t max_bytes = size_t{64} << 20);
   ~ImageEncoder();
+  // Encodes on this device, which must see the model's weights, instead of a CPU device of its own. Call before encode().
+  void use(std::unique_ptr<Device> device) { device_ = std::move(device); }
 
   // The spans of the pictures, in order; each placeholder in `ids` becomes as many ids as its picture has rows.
   Result<std::vector<ImageSpan>> encode(const std::vector<ImageReference>& images, std::vector<TokenId>& ids);
@@ -55,7 +57,7 @@ class ImageEncoder {
   ImageLimits limits_;
   size_t max_bytes_;
   std::mutex mutex_;
-  std::unique_ptr<Device> device_;  // made with the first picture
+  std::unique_ptr<Device> device_;  // made with the first picture, if none was given
   std::list<Entry> entries_;        // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> index_;
   size_t bytes_ = 0;

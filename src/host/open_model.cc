@@ -55,6 +55,7 @@ Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::stri
     options.token_map = std::move(map.class_of);
   }
   DI_TRY(options.weights, bind_weights(std::move(checkpoint), options.shape, {.progress = progress}));
+  options.progress = progress;
   DI_TRY(std::unique_ptr<V41Model> model, V41Model::create(device, std::move(options)));
   return std::unique_ptr<LanguageModel>(std::move(model));
 }
@@ -69,6 +70,9 @@ std::string folder_name(std::string path) {
 
 Result<std::unique_ptr<LanguageModel>> open_model(Device& device, const Tokenizer& tokenizer, const OpenModelOptions& options) {
   const std::string_view model = options.model;
+  if (model.starts_with(kScripted) && !device.reads_host_memory()) {
+    return unsupported(fmt::format("{}: scripted models run on the host only; use --device cpu", model));
+  }
   if (model.starts_with(kScripted)) return open_scripted(std::string(model.substr(kScripted.size())), tokenizer);
   if (model.starts_with(kRandom)) {
     ThreadPool pool(options.threads);

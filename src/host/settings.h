@@ -27,7 +27,7 @@ struct HostSettings {
            .help = "checkpoint folder, scripted:FILE or random:SPEC [the shipped model]",
            .value = "DIR",
            .letter = 'm'});
-    visit({.name = "device", .target = &device, .help = "where it runs", .choices = {"cpu"}});
+    visit({.name = "device", .target = &device, .help = "where it runs: cpu or cuda:N", .value = "DEVICE"});
     visit({.name = "threads",
            .target = &threads,
            .help = "compute threads, 0 = all processors",

@@ -8,7 +8,9 @@
 #include "base/huge_pages.h"
 #include "base/thread_pool.h"
 #include "core/event_queue.h"
+#include "cuda/cuda_device.h"
 #include "formats/checkpoint.h"
+#include "host/open_device.h"
 #include "model/v41_model.h"
 
 namespace deepinfer {
@@ -76,6 +78,13 @@ int64_t bytes_per_token(const LanguageModel& model) {
   return static_cast<int64_t>(bytes);
 }
 
+// Of the memory that weights lie in, by a device of its own: the host's belongs to its engine.
+double read_bandwidth(Host& host) {
+  if (host.device().reads_host_memory()) return measure_read_bandwidth(0);
+  const auto device = open_device(host.device().name(), 0);
+  return device ? measure_cuda_read(**device) : 0;
+}
+
 }  // namespace
 
 // Huge pages and eight sums a thread: with one sum and small pages the loop, not the memory, was measured (0.6 of this).
@@ -102,7 +111,7 @@ double measure_read_bandwidth(int threads) {
 
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
   const int64_t bytes = bytes_per_token(host.model());
-  const double bandwidth = bytes > 0 ? measure_read_bandwidth(0) : 0;
+  const double bandwidth = bytes > 0 ? read_bandwidth(host) : 0;
   for (const int32_t streams : options.streams) {
     if (streams > host.engine().options().max_batch) continue;
     double best = 0;

@@ -7,21 +7,12 @@
 #include <functional>
 
 #include "cpu/cpu_device.h"
+#include "host/open_device.h"
 #include "lab/bench_model.h"
+#include "lab/bench_ops_shapes.h"
 
 namespace deepinfer {
 namespace {
-
-// Matrices of the release (model.md section 3): attention and shared experts, head, the two shapes of a routed expert.
-struct Shape {
-  WeightFormat format;
-  const char* name;
-  int32_t n, k;
-};
-constexpr Shape kShapes[] = {{WeightFormat::kF8Tile, "f8", 4608, 5120},
-                             {WeightFormat::kBf16, "bf16", 4608, 5120},
-                             {WeightFormat::kFp4, "fp4", 2304, 5120},
-                             {WeightFormat::kFp4, "fp4", 5120, 2304}};
 
 double seconds_of(const std::function<void()>& body) {
   const auto begin = std::chrono::steady_clock::now();
@@ -29,16 +20,10 @@ double seconds_of(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-int64_t stored_bytes(const Shape& s) {
-  const int64_t count = int64_t{s.n} * s.k;
-  if (s.format == WeightFormat::kBf16) return count * 2;
-  return s.format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
-}
-
 // Different weights of one shape, packed for a device. The codes come from a counter: speed does not depend on values.
 class WeightSet {
  public:
-  static Result<WeightSet> make(Device& device, const Shape& shape, int64_t bytes) {
+  static Result<WeightSet> make(Device& device, const BenchShape& shape, int64_t bytes) {
     WeightSet out;
     const int64_t count = std::max<int64_t>(1, bytes / stored_bytes(shape));
     std::vector<uint16_t> codes(static_cast<size_t>(shape.n) * static_cast<size_t>(shape.k));
@@ -82,6 +67,10 @@ void multiply_all(Device& device, const WeightSet& set, int32_t rows, const std:
 }  // namespace
 
 Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
+  if (options.device != "cpu") {
+    DI_TRY(const auto device, open_device(options.device, options.threads));
+    return bench_ops_gpu(*device, options, report);
+  }
   const double bandwidth = measure_read_bandwidth(options.threads);
   report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
   for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
@@ -89,7 +78,7 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
     const double multiply = measure_multiply_adds(kernels.isa, options.threads) * 2;
     report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = multiply / 1e9, .unit = "GFLOP/s"});
-    for (const Shape& shape : kShapes) {
+    for (const BenchShape& shape : kBenchShapes) {
       for (const int32_t rows : options.rows) {
         // Many rows need no large set: the time is the multiply units'.
         const int64_t bytes = rows == 1 ? options.weight_bytes : std::min(options.weight_bytes, int64_t{1} << 27) / rows;

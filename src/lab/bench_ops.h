@@ -15,10 +15,12 @@
 
 #include "base/result.h"
 #include "lab/figures.h"
+#include "ops/device.h"
 
 namespace deepinfer {
 
 struct BenchOpsOptions {
+  std::string device = "cpu";
   int threads = 0;
   std::string isa;  // empty: every set this machine runs, but the portable one
   std::vector<int32_t> rows = {1, 6, 64, 512};
@@ -28,5 +30,7 @@ struct BenchOpsOptions {
 
 // Rows ops/ISA/FORMAT/NxK/ROWS in GB/s (one row) or GFLOP/s, with their limits.
 Status bench_ops(const BenchOpsOptions& options, FigureReport& report);
+// The same of a GPU, ops/cuda:N/...; FP32 units have no limit measured yet.
+Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureReport& report);
 
 }  // namespace deepinfer

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/file.h"
-#include "cpu/cpu_device.h"
 #include "host/compressed_file.h"
 #include "host/host.h"
+#include "host/open_device.h"
 #include "lab/golden_model.h"
 #include "lab/golden_ops.h"
 #include "lab/golden_recipe.h"
@@ -80,7 +80,7 @@ class GoldenRun {
   Status model_folder(const std::string& path) {
     DI_TRY(const UnpackedFolder folder, UnpackedFolder::open(path));
     if (!device_) {
-      DI_TRY(device_, make_cpu_device({.threads = options_.threads}));
+      DI_TRY(device_, open_device(options_.device, options_.threads));
     }
     GoldenCounts counts;  // a trained model's folder may come without single operators
     if (file_exists(join_path(folder.path(), "golden/ops.safetensors"))) {

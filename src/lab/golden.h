@@ -17,7 +17,8 @@ namespace deepinfer {
 
 struct GoldenOptions {
   std::string tokenizer;                              // of recipe cases
-  int threads = 0;                                    // of model cases, 0 = all processors
+  std::string device = "cpu";                         // of model cases
+  int threads = 0;                                    // of a CPU device, 0 = all processors
   void (*say)(const std::string& message) = nullptr;  // what runs, what is left out and why
 };
 

@@ -178,7 +178,7 @@ Status ModelGoldens::run_vision() {
     }
   };
   DI_TRY(const VisionSpan span,
-         encode_image(device_, model_->shape(), model_->weights(), patches->as<uint16_t>(), {grid[0], grid[1]}, probe));
+         encode_image(device_, model_->shape(), model_->device_weights(), patches->as<uint16_t>(), {grid[0], grid[1]}, probe));
   for (const auto& [name, values] : got) {
     if (const TensorView* want = golden.find(name)) {
       check_below(relative_rms(values, tensor_floats(*want)), name == "aligner_out" ? kVisionAligner : kVisionBlock,

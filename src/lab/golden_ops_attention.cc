@@ -282,7 +282,7 @@ Status OpsGoldens::run_attention() {
     p.batch_codes = m.put(codes);
     p.batch_scales = m.put(scales);
     p.states = m.room<uint8_t>(1);
-    p.ring_slots = 1;
+    p.ring_slots = count + 1;  // spans hold no more (ops.h)
     p.sink = m.put(floats(sink));
     p.o = m.room<Bf16>(n * heads * width);
     p.heads = static_cast<int32_t>(heads);

@@ -23,7 +23,7 @@ PageView V41Pass::page_view(int32_t source_layer) const {
 
 // `own_window_rows`: false when the candidate layer's window rows and entries were already made for all encoder rows.
 void V41Pass::attention(int32_t l, const RowSet& set, bool own_window_rows) {
-  const LayerWeights& lw = m_.options_.weights.layers[static_cast<size_t>(l)];
+  const LayerWeights& lw = m_.device_weights().layers[static_cast<size_t>(l)];
   const LayerPlan& plan = s_.plan[static_cast<size_t>(l)];
   quantize(set.rows, w_.u, s_.hidden, w_.u_codes, w_.u_scales);
   if (own_window_rows) {
@@ -82,7 +82,7 @@ void V41Pass::project_window(const LayerWeights& lw, int32_t ring, const RowSet&
 
 // Compressed entries and index keys of the rows that complete one, written to their pages (section 7).
 void V41Pass::global_entries(int32_t l, const RowSet& set) {
-  const LayerWeights& lw = m_.options_.weights.layers[static_cast<size_t>(l)];
+  const LayerWeights& lw = m_.device_weights().layers[static_cast<size_t>(l)];
   const CompressorWeights& c = *lw.compressor;
   const LayerPlan& plan = s_.plan[static_cast<size_t>(l)];
   if (plan.ratio == 2) {
@@ -123,7 +123,7 @@ void V41Pass::global_entries(int32_t l, const RowSet& set) {
 
 // Index query and top-k (section 8).
 void V41Pass::select(int32_t l, const RowSet& set) {
-  const LayerWeights& lw = m_.options_.weights.layers[static_cast<size_t>(l)];
+  const LayerWeights& lw = m_.device_weights().layers[static_cast<size_t>(l)];
   const LayerPlan& plan = s_.plan[static_cast<size_t>(l)];
   matmul8(set.rows, w_.qr_codes, w_.qr_scales, lw.indexer->wq_b, w_.index_q);
   ops_.index_query({.rows = set.rows,

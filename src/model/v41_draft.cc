@@ -9,8 +9,13 @@ namespace deepinfer {
 
 Status V41Pass::draft_context() {
   if (w_.limits.max_drafts == 0) return internal_error("the workspace was made without room for drafts");
+  repeat(Walk::kDraftContext, split(), [&] { walk_draft_context(); });
+  return {};
+}
+
+void V41Pass::walk_draft_context() {
   const RowSet set = decoder_rows();
-  const DraftExtra& extra = *m_.options_.weights.draft_extra;
+  const DraftExtra& extra = *m_.device_weights().draft_extra;
   const int32_t tap_width = static_cast<int32_t>(s_.draft_targets.size()) * s_.hidden;
   probe("tap", 0, w_.taps, int64_t{tap_width} * 2, set);
   quantize(set.rows, w_.taps, tap_width, w_.taps_codes, w_.taps_scales);
@@ -19,10 +24,9 @@ Status V41Pass::draft_context() {
   quantize(set.rows, w_.main_x, s_.hidden, w_.u_codes, w_.u_scales);
   for (int32_t stage = 0; stage < s_.draft_stages; ++stage) {
     const int32_t ring = s_.layers + stage;
-    project_window(m_.options_.weights.draft[static_cast<size_t>(stage)], ring, set);
+    project_window(m_.device_weights().draft[static_cast<size_t>(stage)], ring, set);
     ring_write(ring, set);
   }
-  return {};
 }
 
 Status V41Pass::draft(std::span<const DraftSequence> sequences, std::span<const SampleRow> settings) {
@@ -31,11 +35,14 @@ Status V41Pass::draft(std::span<const DraftSequence> sequences, std::span<const 
         fmt::format("a draft pass of {} sequences exceeds the workspace's {}", sequences.size(), w_.limits.max_drafts));
   }
   DI_CHECK_OK(upload_draft_rows(sequences, settings));
-  embed();
-  const RowSet set = encoder_rows();
-  rope_tables(set, w_.rope_encoder);
-  for (int32_t stage = 0; stage < s_.draft_stages; ++stage) draft_stage(stage, set);
-  draft_heads(static_cast<int32_t>(sequences.size()), set);
+  const auto count = static_cast<int32_t>(sequences.size());
+  repeat(Walk::kDraft, count, [&] {
+    embed();
+    const RowSet set = encoder_rows();
+    rope_tables(set, w_.rope_encoder);
+    for (int32_t stage = 0; stage < s_.draft_stages; ++stage) draft_stage(stage, set);
+    draft_heads(count, set);
+  });
   return {};
 }
 
@@ -73,7 +80,7 @@ Status V41Pass::upload_draft_rows(std::span<const DraftSequence> sequences, std:
 }
 
 void V41Pass::draft_stage(int32_t stage, const RowSet& set) {
-  const LayerWeights& lw = m_.options_.weights.draft[static_cast<size_t>(stage)];
+  const LayerWeights& lw = m_.device_weights().draft[static_cast<size_t>(stage)];
   const int32_t ring = s_.layers + stage;
   site_input(set, lw.hc_attn, w_.pre, set.pre, lw.attn_norm);
   quantize(set.rows, w_.u, s_.hidden, w_.u_codes, w_.u_scales);
@@ -90,7 +97,7 @@ void V41Pass::draft_stage(int32_t stage, const RowSet& set) {
 
 // Base logits of the block, then one Markov step after the other: each needs the token drawn before it.
 void V41Pass::draft_heads(int32_t sequences, const RowSet& set) {
-  const Weights& weights = m_.options_.weights;
+  const Weights& weights = m_.device_weights();
   const DraftExtra& extra = *weights.draft_extra;
   const int32_t width = s_.draft_block;
   ops_.collapse_norm({.rows = set.rows,

@@ -57,7 +57,12 @@ Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options op
   std::unique_ptr<V41Model> model(new V41Model(device, std::move(options)));
   model->layout_ = make_kv_layout(model->options_.shape, model->options_.page_tokens);
   DI_CHECK_OK(model->upload_constants());
-  const std::vector<Matrix*> products = product_weights(model->options_.weights);
+  if (!device.reads_host_memory()) {
+    model->placed_ = model->options_.weights;
+    DI_TRY(model->uploaded_, upload_weights(device, model->options_.shape, *model->placed_, model->options_.progress));
+  }
+  Weights& weights = model->placed_ ? *model->placed_ : model->options_.weights;
+  const std::vector<Matrix*> products = product_weights(weights);
   DI_TRY(model->packed_, device.pack(products));
   model->fingerprint_ = fingerprint_of(model->options_, device);
   return model;

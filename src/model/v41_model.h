@@ -14,6 +14,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct V41Options {
   // Engram id -> compressed id (text/token_map.h); may be empty for a checkpoint without Engram layers.
   std::vector<int32_t> token_map;
   int32_t page_tokens = kPageTokens;
+  LoadProgress progress = nullptr;  // of weights on their way to a device
   // Ranks share the experts; null = one rank. Must outlive the model.
   Communicator* communicator = nullptr;
 };
@@ -46,7 +48,10 @@ class V41Model final : public LanguageModel {
   std::string fingerprint() const override { return fingerprint_; }
   const ModelShape& shape() const override { return options_.shape; }
   const KvLayout& layout() const override { return layout_; }
+  // As bound to the checkpoint: host memory.
   const Weights& weights() const { return options_.weights; }
+  // As the model's device reads them; the rows around an image stay on the host, where they are used.
+  const Weights& device_weights() const { return placed_ ? *placed_ : options_.weights; }
 
   Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const override;
   // All limits free to choose (goldens and tests keep index scores); `ranks` is set here.
@@ -87,7 +92,9 @@ class V41Model final : public LanguageModel {
   std::string fingerprint_;
   // Device constants: rotary frequencies of window and compressed layers [2, RD/2], Engram tables.
   Buffer constants_;
-  Buffer packed_;  // the weights in the device's order
+  Buffer packed_;                  // the weights in the device's order
+  std::vector<Buffer> uploaded_;   // of a device that cannot read the mapped checkpoint
+  std::optional<Weights> placed_;  // pointers into `uploaded_`
   float* freq_window_ = nullptr;
   float* freq_compressed_ = nullptr;
   int32_t* token_map_ = nullptr;

@@ -55,6 +55,21 @@ void V41Pass::probe(const char* name, int32_t layer, void* data, int64_t row_byt
 Status V41Pass::forward(const StepPlan& plan) {
   DI_CHECK_OK(upload_rows(plan));
   upload_images(plan);
+  repeat(Walk::kForward, 0, [&] { walk_layers(); });
+  return {};
+}
+
+void V41Pass::repeat(Walk walk, int32_t variant, FunctionRef<void()> fn) {
+  // Probes read and replace values between operations; ranks meet on the host.
+  if (w_.probe || w_.limits.ranks > 1) return fn();
+  const bool forward = walk == Walk::kForward;
+  const V41Workspace::RecordingKey key(static_cast<int32_t>(walk), variant, forward && split(), forward && w_.counts.images,
+                                       state_.states, state_.pages, state_.page_table);
+  if (!w_.recordings.contains(key) && w_.recordings.size() >= V41Workspace::kMostRecordings) return fn();
+  w_.device->replay(w_.recordings[key], fn);
+}
+
+void V41Pass::walk_layers() {
   embed();
   const RowSet encoder = encoder_rows(), decoder = decoder_rows();
   rope_tables(encoder, w_.rope_encoder);
@@ -79,7 +94,6 @@ Status V41Pass::forward(const StepPlan& plan) {
   probe("resid", s_.layers, last.x, int64_t{s_.streams} * s_.hidden * 2, last);
   probe("pre", s_.layers, last.pre, int64_t{s_.streams} * 4, last);
   head();
-  return {};
 }
 
 RowSet V41Pass::encoder_rows() const {
@@ -135,7 +149,7 @@ void V41Pass::embed() {
   ops_.embed({.rows = rows_of(w_.rows.encoder.count),
               .tokens = w_.rows.tokens,
               .image_row = w_.counts.images ? w_.rows.image_row : nullptr,
-              .table = static_cast<const Bf16*>(m_.options_.weights.embed.data),
+              .table = static_cast<const Bf16*>(m_.device_weights().embed.data),
               .image_rows = w_.image_rows,
               .x = w_.x_encoder,
               .pre = w_.pre_encoder,
@@ -165,7 +179,7 @@ void V41Pass::enter_layer(int32_t l, const RowSet& set) {
 }
 
 void V41Pass::layer(int32_t l, const RowSet& set) {
-  const LayerWeights& lw = m_.options_.weights.layers[static_cast<size_t>(l)];
+  const LayerWeights& lw = m_.device_weights().layers[static_cast<size_t>(l)];
   const LayerPlan& plan = s_.plan[static_cast<size_t>(l)];
   const bool candidate = l == s_.candidate_source;
   if (!candidate) enter_layer(l, set);
@@ -227,7 +241,7 @@ void V41Pass::expand(const RowSet& set) {
 // The candidate layer with rows that stop here: window rows, compressor and index keys for all encoder rows, then the
 // streams of the decoder rows move on alone.
 void V41Pass::candidate_split(int32_t l) {
-  const LayerWeights& lw = m_.options_.weights.layers[static_cast<size_t>(l)];
+  const LayerWeights& lw = m_.device_weights().layers[static_cast<size_t>(l)];
   const RowSet encoder = encoder_rows();
   ops_.collapse_norm({.rows = encoder.rows,
                       .x = encoder.x,
@@ -282,7 +296,7 @@ void V41Pass::engram_hash(const RowSet& set) {
 }
 
 void V41Pass::engram(int32_t index, const RowSet& set) {
-  const EngramWeights& ew = m_.options_.weights.engram[static_cast<size_t>(index)];
+  const EngramWeights& ew = m_.device_weights().engram[static_cast<size_t>(index)];
   const int32_t columns = s_.engram_columns();
   const int32_t width = columns * s_.engram_dim;
   int64_t* hash_rows = w_.hash_rows + int64_t{index} * w_.limits.max_rows * columns;
@@ -324,13 +338,13 @@ void V41Pass::head() {
   ops_.collapse_norm({.rows = rows,
                       .x = w_.z_source,
                       .pre = w_.z_pre,
-                      .weight = m_.options_.weights.norm,
+                      .weight = m_.device_weights().norm,
                       .u = w_.z,
                       .collapsed = nullptr,
                       .hidden = s_.hidden,
                       .streams = s_.streams,
                       .eps = s_.rms_eps});
-  matmul(rows, w_.z, s_.hidden, m_.options_.weights.head, w_.logit_values, OutputType::kF32);
+  matmul(rows, w_.z, s_.hidden, m_.device_weights().head, w_.logit_values, OutputType::kF32);
 }
 
 }  // namespace deepinfer

@@ -29,7 +29,13 @@ class V41Pass {
   Status draft(std::span<const DraftSequence> sequences, std::span<const SampleRow> settings);
 
  private:
+  // What a device may record (Device::replay): from the row arrays in device memory to the results.
+  enum class Walk : int32_t { kForward, kDraftContext, kDraft };
+  // Runs `fn`, whose parameters depend on the pass's counts of rows only through device memory, and on these arguments.
+  void repeat(Walk walk, int32_t variant, FunctionRef<void()> fn);
+
   // v41_pass.cc: rows, layers, Engram, head
+  void walk_layers();
   Status upload_rows(const StepPlan& plan);
   void upload_images(const StepPlan& plan);
   void embed();
@@ -68,6 +74,7 @@ class V41Pass {
   void shared_expert(const LayerWeights& layer, const RowSet& set);
 
   // v41_draft.cc
+  void walk_draft_context();
   Status upload_draft_rows(std::span<const DraftSequence> sequences, std::span<const SampleRow> settings);
   void draft_stage(int32_t stage, const RowSet& set);
   void draft_heads(int32_t sequences, const RowSet& set);

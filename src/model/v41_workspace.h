@@ -7,6 +7,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "model/language_model.h"
@@ -117,6 +120,13 @@ class V41Workspace final : public Workspace {
 
   // Image rows of the step [M, D].
   Bf16* image_rows;
+
+  // Walks the device has recorded (Device::replay), by all that their parameters depend on: which walk, its variant, whether rows
+  // stop at the candidate layer, whether there are image rows, the memory of the sequences.
+  using RecordingKey = std::tuple<int32_t, int32_t, bool, bool, const void*, const void*, const void*>;
+  // One forward pass of each kind and a draft pass of each batch size; more than this run unrecorded.
+  static constexpr size_t kMostRecordings = 64;
+  std::map<RecordingKey, std::unique_ptr<Recording>> recordings;
 
   int32_t all_pairs = 0;  // R * M * K, host copy
   StepCounts counts;      // of the last step

@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -281,6 +282,77 @@ std::vector<TensorSpec> expected_tensors(const ModelShape& shape) {
     return nullptr;
   }).all(unbound);
   return out;
+}
+
+namespace {
+
+constexpr int64_t kUploadAlignment = 128;
+constexpr int64_t kUploadPiece = int64_t{1} << 30;  // a buffer holds tensors up to this, or one larger tensor
+int64_t upload_bytes(const TensorView& tensor) {
+  return (static_cast<int64_t>(tensor.data.size()) + kUploadAlignment - 1) / kUploadAlignment * kUploadAlignment;
+}
+bool stays_on_host(const TensorSpec& spec) { return spec.name.starts_with("image_"); }
+
+// Gives each tensor its place on the device, and the bytes.
+class Uploader {
+ public:
+  Uploader(Device& device, const Checkpoint& checkpoint, const LoadProgress& progress)
+      : device_(device), checkpoint_(checkpoint), progress_(progress) {
+    for (const TensorView& tensor : checkpoint.tensors()) left_ += upload_bytes(tensor);
+  }
+
+  const uint8_t* operator()(const TensorSpec& spec) {
+    const TensorView* tensor = checkpoint_.find(spec.name);
+    if (!tensor || fault_) return nullptr;
+    const int64_t bytes = upload_bytes(*tensor);
+    left_ -= bytes;
+    if (stays_on_host(spec)) return tensor->data.data();
+    if (used_ + bytes > room_) {
+      auto buffer = device_.allocate(static_cast<size_t>(std::max(bytes, std::min(kUploadPiece, left_ + bytes))));
+      if (!buffer) {
+        fault_ = Error{buffer.error().code,
+                       fmt::format("{} (weights of {:.2f} GB, {:.2f} GB are there already)", buffer.error().message,
+                                   static_cast<double>(checkpoint_.tensor_bytes()) / 1e9, static_cast<double>(done_) / 1e9)};
+        return nullptr;
+      }
+      room_ = static_cast<int64_t>(buffer->bytes());
+      used_ = 0;
+      buffers_.push_back(*std::move(buffer));
+    }
+    auto* to = buffers_.back().as<uint8_t>(static_cast<size_t>(used_));
+    device_.upload(to, tensor->data.data(), tensor->data.size());
+    used_ += bytes;
+    done_ += static_cast<int64_t>(tensor->data.size());
+    if (progress_ && done_ < checkpoint_.tensor_bytes()) progress_(done_, checkpoint_.tensor_bytes());
+    return to;
+  }
+
+  const std::optional<Error>& fault() const { return fault_; }
+  std::vector<Buffer> take() { return std::move(buffers_); }
+
+ private:
+  Device& device_;
+  const Checkpoint& checkpoint_;
+  const LoadProgress& progress_;
+  std::vector<Buffer> buffers_;
+  int64_t room_ = 0, used_ = 0, done_ = 0, left_ = 0;
+  std::optional<Error> fault_;
+};
+
+}  // namespace
+
+Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
+                                           const LoadProgress& progress) {
+  const int64_t total = weights.checkpoint->tensor_bytes();
+  Uploader uploader(device, *weights.checkpoint, progress);
+  std::shared_ptr<const Checkpoint> checkpoint = weights.checkpoint;
+  weights = Weights{};
+  WeightWalk(shape, uploader).all(weights);
+  weights.checkpoint = std::move(checkpoint);
+  if (uploader.fault()) return *uploader.fault();
+  DI_CHECK_OK(device.wait(device.record()));
+  if (progress) progress(total, total);
+  return uploader.take();
 }
 
 Result<Weights> bind_weights(std::shared_ptr<const Checkpoint> checkpoint, const ModelShape& shape, const BindOptions& options) {

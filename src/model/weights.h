@@ -20,7 +20,7 @@
 #include "base/result.h"
 #include "core/model_shape.h"
 #include "formats/checkpoint.h"
-#include "ops/ops.h"
+#include "ops/device.h"
 
 namespace deepinfer {
 
@@ -125,6 +125,11 @@ struct Weights {
 
   std::shared_ptr<const Checkpoint> checkpoint;  // keeps everything above alive
 };
+
+// Copies what operations read to a device, 128-byte aligned, in a few large pieces, and points `weights` there; the learned
+// rows around an image and the checkpoint stay as they are. The buffers hold the copies.
+Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
+                                           const LoadProgress& progress);
 
 // Every weight that is multiplied with (the others are looked up by row).
 std::vector<Matrix*> product_weights(Weights& weights);

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "ops/ops.h"
 
@@ -52,6 +53,12 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
+// What a device keeps of repeated work (Device::replay).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 // A point in the device's order of work; 0 = nothing.
 using Ticket = uint64_t;
 
@@ -79,8 +86,18 @@ class Device {
     return Buffer();
   }
 
+  // Whether operations may be given host memory, as the mapped checkpoint is. If not, weights are uploaded first.
+  virtual bool reads_host_memory() const { return true; }
+
   // The operations; each call enqueues one.
   virtual const OpTable& ops() const = 0;
+  // Calls `fn`, which enqueues operations and copies on this device and nothing else (no upload, download, host_call). A
+  // device may keep in `slot` what was enqueued and repeat that the next time instead: so with one slot all parameters are
+  // always the same. What changes from time to time lies in device memory, as row counts do. The device outlives the slot.
+  virtual void replay(std::unique_ptr<Recording>& slot, FunctionRef<void()> fn) {
+    (void)slot;
+    fn();
+  }
   // Runs `fn` on the host in stream order (communicators use it; `fn` may touch memory only through pointers it was
   // given by translate()).
   virtual void host_call(std::function<void()> fn) = 0;

@@ -283,7 +283,7 @@ struct SelectParams {
 // ---- attention -------------------------------------------------------------------------------------------------
 
 // Which window rows a query row sees: ring positions [ring_begin, ring_end) of its slot, oldest first, then rows
-// [batch_begin, batch_end) of the step's own window rows.
+// [batch_begin, batch_end) of the step's own window rows. REQUIRES: together at most 2 * ring_slots.
 struct WindowSpan {
   int32_t ring_begin, ring_end;
   int32_t batch_begin, batch_end;

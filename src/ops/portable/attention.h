@@ -53,6 +53,12 @@ DI_BODY PackedRow packed_row(const AttentionParams& p, int64_t row, int64_t slot
           page + p.view.section.main_scales + at * p.head_dim / kMainBlock, true};
 }
 
+// One channel of a slot's row.
+DI_BODY float slot_value(const PackedRow& from, int i) {
+  if (from.main) return e2m1_to_float(nibble_at(from.codes, i)) * e4m3_to_float(from.scales[i / kMainBlock]);
+  return e4m3_to_float(from.codes[i]) * e8m0_to_float(from.scales[i / kScaleBlock]);
+}
+
 DI_BODY void load_slot(const AttentionParams& p, int64_t row, int64_t slot, float* out) {
   const PackedRow from = packed_row(p, row, slot);
   if (from.main)

@@ -28,6 +28,15 @@ DI_BODY float dot_of(int k, A a, B b) {
   return sum_lanes(lane);
 }
 
+// How a body gets its DOT: alone here, sixteen threads together on a GPU (cuda/lanes.cuh). Bodies that take it as an argument
+// define the values once for both.
+struct SerialDot {
+  template <class A, class B>
+  DI_BODY float operator()(int k, A a, B b) const {
+    return dot_of(k, a, b);
+  }
+};
+
 DI_BODY float dot(const float* a, const float* b, int k) {
   return dot_of(
       k, [=](int i) { return a[i]; }, [=](int i) { return b[i]; });

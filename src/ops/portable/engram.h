@@ -51,36 +51,47 @@ DI_BODY void engram_history_row(const EngramHashParams& p, int64_t row) {
   if (p.write[row]) engram_history(p, row)[p.positions[row] % p.ring_slots] = engram_id(p, row);
 }
 
+DI_BODY void engram_gather_block(const EngramGatherParams& p, int64_t row, int column, int b) {
+  const int64_t from = p.hash_rows[row * p.columns + column];
+  Bf16* to = p.e + (row * p.columns + column) * p.dim + b * kScaleBlock;
+  const float scale = e8m0_to_float(p.scales[from * (p.dim / kScaleBlock) + b]);
+  const uint8_t* codes = p.codes + from * p.dim + b * kScaleBlock;
+  for (int i = 0; i < kScaleBlock; ++i) to[i] = to_bf16(e4m3_to_float(codes[i]) * scale);
+}
+
 DI_BODY void engram_gather_row(const EngramGatherParams& p, int64_t row) {
   for (int c = 0; c < p.columns; ++c) {
-    const int64_t from = p.hash_rows[row * p.columns + c];
-    Bf16* to = p.e + (row * p.columns + c) * p.dim;
-    for (int b = 0; b < p.dim / kScaleBlock; ++b) {
-      const float scale = e8m0_to_float(p.scales[from * (p.dim / kScaleBlock) + b]);
-      const uint8_t* codes = p.codes + from * p.dim + b * kScaleBlock;
-      for (int i = 0; i < kScaleBlock; ++i) to[b * kScaleBlock + i] = to_bf16(e4m3_to_float(codes[i]) * scale);
-    }
+    for (int b = 0; b < p.dim / kScaleBlock; ++b) engram_gather_block(p, row, c, b);
   }
 }
 
-DI_BODY void engram_mix_row(const EngramMixParams& p, int64_t row) {
-  const Bf16* keys = p.kvv + row * (p.streams + 1) * p.hidden;
-  const Bf16* value = keys + int64_t{p.streams} * p.hidden;
-  const bool image = p.is_image && p.is_image[row];
+template <class Dot = SerialDot>
+DI_BODY float engram_gate(const EngramMixParams& p, int64_t row, int s, Dot dot = {}) {
+  const Bf16* x = p.x + (row * p.streams + s) * p.hidden;
+  const Bf16* key = p.kvv + (row * (p.streams + 1) + s) * p.hidden;
+  const Bf16* qw = p.q_weight + int64_t{s} * p.hidden;
+  const Bf16* kw = p.k_weight + int64_t{s} * p.hidden;
+  float sum = dot(
+      p.hidden, [=](int d) { return to_float(x[d]) * (to_float(qw[d]) * to_float(kw[d])); },
+      [=](int d) { return to_float(key[d]); });
   const float share = 1.0f / sqrt32(static_cast<float>(p.hidden));
+  sum = sum * (rms_factor(x, p.hidden, p.eps, dot) * rms_factor(key, p.hidden, p.eps, dot)) * share;
+  const float root = sqrt32(max32(abs32(sum), 1e-6f));
+  if (p.is_image && p.is_image[row]) return 0.0f;
+  return sigmoid32(bits_float(float_bits(root) | (float_bits(sum) & 0x80000000u)));
+}
+
+DI_BODY void engram_add_at(const EngramMixParams& p, int64_t row, int s, int d, float gate) {
+  const Bf16 value = p.kvv[(row * (p.streams + 1) + p.streams) * p.hidden + d];
+  Bf16& x = p.x[(row * p.streams + s) * p.hidden + d];
+  x = to_bf16(to_float(x) + gate * to_float(value));
+}
+
+DI_BODY void engram_mix_row(const EngramMixParams& p, int64_t row) {
   for (int s = 0; s < p.streams; ++s) {
-    Bf16* x = p.x + (row * p.streams + s) * p.hidden;
-    const Bf16* key = keys + int64_t{s} * p.hidden;
-    const Bf16* qw = p.q_weight + int64_t{s} * p.hidden;
-    const Bf16* kw = p.k_weight + int64_t{s} * p.hidden;
-    float dot = dot_of(
-        p.hidden, [=](int d) { return to_float(x[d]) * (to_float(qw[d]) * to_float(kw[d])); },
-        [=](int d) { return to_float(key[d]); });
-    dot = dot * (rms_factor(x, p.hidden, p.eps) * rms_factor(key, p.hidden, p.eps)) * share;
-    const float root = sqrt32(max32(abs32(dot), 1e-6f));
-    const float gate = image ? 0.0f : sigmoid32(bits_float(float_bits(root) | (float_bits(dot) & 0x80000000u)));
+    const float gate = engram_gate(p, row, s);
     if (p.gates_out) p.gates_out[row * p.streams + s] = gate;
-    for (int d = 0; d < p.hidden; ++d) x[d] = to_bf16(to_float(x[d]) + gate * to_float(value[d]));
+    for (int d = 0; d < p.hidden; ++d) engram_add_at(p, row, s, d, gate);
   }
 }
 

@@ -8,12 +8,21 @@ inline namespace DI_ISA_NS {
 
 inline constexpr int kMaxExperts = 1024;
 
+DI_BODY float expert_score(float logit) { return sqrt32(softplus32(logit)); }
+
+// From the scores of the chosen experts, ascending, to their weights.
+DI_BODY void scale_expert_weights(const RouteParams& p, float* weights) {
+  float sum = 0.0f;
+  for (int k = 0; k < p.top_k; ++k) sum += weights[k];
+  for (int k = 0; k < p.top_k; ++k) weights[k] = weights[k] / (sum + 1e-20f) * p.scaling;
+}
+
 DI_BODY void route_row(const RouteParams& p, int64_t row) {
   const float* logits = p.logits + row * p.experts;
   const float* bias = p.is_image && p.is_image[row] ? p.bias_image : p.bias;
   float score[kMaxExperts], key[kMaxExperts];
   bool taken[kMaxExperts] = {};
-  for (int e = 0; e < p.experts; ++e) score[e] = sqrt32(softplus32(logits[e]));
+  for (int e = 0; e < p.experts; ++e) score[e] = expert_score(logits[e]);
   for (int e = 0; e < p.experts; ++e) key[e] = score[e] + bias[e];
   for (int k = 0; k < p.top_k; ++k) {
     int best = -1;
@@ -24,14 +33,12 @@ DI_BODY void route_row(const RouteParams& p, int64_t row) {
   }
   int32_t* ids = p.ids + row * p.top_k;
   float* weights = p.weights + row * p.top_k;
-  float sum = 0.0f;
   for (int e = 0, k = 0; e < p.experts; ++e) {
     if (!taken[e]) continue;
     ids[k] = e;
     weights[k++] = score[e];
-    sum += score[e];
   }
-  for (int k = 0; k < p.top_k; ++k) weights[k] = weights[k] / (sum + 1e-20f) * p.scaling;
+  scale_expert_weights(p, weights);
 }
 
 DI_BODY void group_pairs_all(const GroupPairsParams& p, int64_t num_rows) {
@@ -67,15 +74,16 @@ DI_BODY float gated_unit(float gate, float up, float weight, float limit) {
   return round_bf16(weight * (silu32(min32(gate, limit)) * clamp32(up, limit)));
 }
 
-DI_BODY void swiglu_quantize_row(const SwigluQuantizeParams& p, int64_t row) {
+DI_BODY void swiglu_quantize_block(const SwigluQuantizeParams& p, int64_t row, int b) {
   const float weight = p.weights ? p.weights[int64_t{p.pair_row[row]} * p.top_k + p.pair_slot[row]] : 1.0f;
-  const int blocks = p.width / kScaleBlock;
-  for (int b = 0; b < blocks; ++b) {
-    const int64_t at = row * p.width + b * kScaleBlock;
-    float h[kScaleBlock];
-    for (int i = 0; i < kScaleBlock; ++i) h[i] = gated_unit(to_float(p.gate[at + i]), to_float(p.up[at + i]), weight, p.limit);
-    p.scales[row * blocks + b] = quantize_q8(h, p.codes + at);
-  }
+  const int64_t at = row * p.width + b * kScaleBlock;
+  float h[kScaleBlock];
+  for (int i = 0; i < kScaleBlock; ++i) h[i] = gated_unit(to_float(p.gate[at + i]), to_float(p.up[at + i]), weight, p.limit);
+  p.scales[at / kScaleBlock] = quantize_q8(h, p.codes + at);
+}
+
+DI_BODY void swiglu_quantize_row(const SwigluQuantizeParams& p, int64_t row) {
+  for (int b = 0; b < p.width / kScaleBlock; ++b) swiglu_quantize_block(p, row, b);
 }
 
 // Channels [begin, end) of one row.

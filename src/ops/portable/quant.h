@@ -120,13 +120,15 @@ DI_BODY void load_bf16(const Bf16* x, int width, float* out) {
   for (int i = 0; i < width; ++i) out[i] = to_float(x[i]);
 }
 
-DI_BODY void quantize_row(const QuantizeParams& p, int64_t row) {
-  const Bf16* x = p.x + row * p.width;
+DI_BODY void quantize_block(const QuantizeParams& p, int64_t row, int b) {
+  const int64_t at = row * p.width + b * kScaleBlock;
   float block[kScaleBlock];
-  for (int b = 0; b < p.width / kScaleBlock; ++b) {
-    load_bf16(x + b * kScaleBlock, kScaleBlock, block);
-    p.scales[row * (p.width / kScaleBlock) + b] = quantize_q8(block, p.codes + row * p.width + b * kScaleBlock);
-  }
+  load_bf16(p.x + at, kScaleBlock, block);
+  p.scales[at / kScaleBlock] = quantize_q8(block, p.codes + at);
+}
+
+DI_BODY void quantize_row(const QuantizeParams& p, int64_t row) {
+  for (int b = 0; b < p.width / kScaleBlock; ++b) quantize_block(p, row, b);
 }
 
 }  // namespace DI_ISA_NS

@@ -12,79 +12,92 @@ inline constexpr int kMaxStreams = 8;
 // A row without a finite logit draws token -1; its successors read row 0 and are thrown away by the engine.
 DI_BODY int64_t token_row(int32_t token) { return token < 0 ? 0 : token; }
 
-DI_BODY void embed_row(const EmbedParams& p, int64_t row) {
+// Channels [begin, end) of one row in all streams; who has channel 0 sets `pre`.
+DI_BODY void embed_range(const EmbedParams& p, int64_t row, int begin, int end) {
   const int image = p.image_row ? p.image_row[row] : -1;
   const Bf16* from = image >= 0 ? p.image_rows + int64_t{image} * p.hidden : p.table + token_row(p.tokens[row]) * p.hidden;
   for (int s = 0; s < p.streams; ++s) {
     Bf16* to = p.x + (row * p.streams + s) * p.hidden;
-    for (int d = 0; d < p.hidden; ++d) to[d] = from[d];
-    p.pre[row * p.streams + s] = s == 0 ? 1.0f : 0.0f;
+    for (int d = begin; d < end; ++d) to[d] = from[d];
+    if (begin == 0) p.pre[row * p.streams + s] = s == 0 ? 1.0f : 0.0f;
   }
 }
 
-DI_BODY void gather_row(const GatherRowsParams& p, int64_t row) {
+// Bytes [begin, end) of one row.
+DI_BODY void gather_range(const GatherRowsParams& p, int64_t row, int64_t begin, int64_t end) {
   const int64_t index = p.index[row];
   const uint8_t* from = static_cast<const uint8_t*>(p.src) + index * p.row_bytes;
   uint8_t* to = static_cast<uint8_t*>(p.dst) + row * p.row_bytes;
-  for (int64_t i = 0; i < p.row_bytes; ++i) to[i] = index < 0 ? uint8_t{0} : from[i];
+  for (int64_t i = begin; i < end; ++i) to[i] = index < 0 ? uint8_t{0} : from[i];
 }
 
 // rsqrt(mean(x^2) + eps), the squares added in DOT order.
-DI_BODY float rms_factor(const Bf16* x, int width, float eps) {
+template <class Dot = SerialDot>
+DI_BODY float rms_factor(const Bf16* x, int width, float eps, Dot dot = {}) {
   const auto value = [=](int i) { return to_float(x[i]); };
-  return rsqrt32(dot_of(width, value, value) / static_cast<float>(width) + eps);
+  return rsqrt32(dot(width, value, value) / static_cast<float>(width) + eps);
 }
 
 DI_BODY float rms_apply(Bf16 weight, float x, float factor) { return round_bf16(to_float(weight) * (x * factor)); }
 
+DI_BODY void rms_norm_at(const RmsNormParams& p, int64_t row, int i, float factor) {
+  p.y[row * p.width + i] = to_bf16(to_float(p.weight[i]) * (to_float(p.x[row * p.stride_x + i]) * factor));
+}
+
 DI_BODY void rms_norm_row(const RmsNormParams& p, int64_t row) {
-  const Bf16* x = p.x + row * p.stride_x;
-  Bf16* y = p.y + row * p.width;
-  const float factor = rms_factor(x, p.width, p.eps);
-  for (int i = 0; i < p.width; ++i) y[i] = to_bf16(to_float(p.weight[i]) * (to_float(x[i]) * factor));
+  const float factor = rms_factor(p.x + row * p.stride_x, p.width, p.eps);
+  for (int i = 0; i < p.width; ++i) rms_norm_at(p, row, i, factor);
 }
 
 // DOT of projection row `output` with the row's streams; not yet normalised.
-DI_BODY float mix_dot(const MixParams& p, int64_t row, int output) {
+template <class Dot = SerialDot>
+DI_BODY float mix_dot(const MixParams& p, int64_t row, int output, Dot dot = {}) {
   const int k = p.streams * p.hidden;
   const Bf16* x = p.x + row * k;
   const float* fn = p.fn + int64_t{output} * k;
-  return dot_of(
+  return dot(
       k, [=](int i) { return fn[i]; }, [=](int i) { return to_float(x[i]); });
 }
 
-// comb: softmax over output streams, then alternating column and row normalisation (model.md section 5).
+// comb: softmax over output streams, then alternating column and row normalisation (model.md section 5), in pieces that do
+// not depend on each other.
+DI_BODY void sinkhorn_start(float* line, int streams, float hc_eps) {
+  float top = line[0], sum = 0.0f;
+  for (int k = 1; k < streams; ++k) top = max32(top, line[k]);
+  for (int k = 0; k < streams; ++k) sum += line[k] = exp32(line[k] - top);
+  for (int k = 0; k < streams; ++k) line[k] = line[k] / sum + hc_eps;
+}
+
+// A row (step 1) or a column (step = streams).
+DI_BODY void sinkhorn_line(float* line, int step, int streams, float hc_eps) {
+  float sum = 0.0f;
+  for (int k = 0; k < streams; ++k) sum += line[k * step];
+  for (int k = 0; k < streams; ++k) line[k * step] /= sum + hc_eps;
+}
+
 DI_BODY void sinkhorn(float* a, int streams, int iterations, float hc_eps) {
-  for (int j = 0; j < streams; ++j) {
-    float* line = a + j * streams;
-    float top = line[0], sum = 0.0f;
-    for (int k = 1; k < streams; ++k) top = max32(top, line[k]);
-    for (int k = 0; k < streams; ++k) sum += line[k] = exp32(line[k] - top);
-    for (int k = 0; k < streams; ++k) line[k] = line[k] / sum + hc_eps;
-  }
+  for (int j = 0; j < streams; ++j) sinkhorn_start(a + j * streams, streams, hc_eps);
   for (int i = 0; i < iterations; ++i) {
-    for (int j = 0; i > 0 && j < streams; ++j) {
-      float sum = 0.0f;
-      for (int k = 0; k < streams; ++k) sum += a[j * streams + k];
-      for (int k = 0; k < streams; ++k) a[j * streams + k] /= sum + hc_eps;
-    }
-    for (int k = 0; k < streams; ++k) {
-      float sum = 0.0f;
-      for (int j = 0; j < streams; ++j) sum += a[j * streams + k];
-      for (int j = 0; j < streams; ++j) a[j * streams + k] /= sum + hc_eps;
-    }
+    for (int j = 0; i > 0 && j < streams; ++j) sinkhorn_line(a + j * streams, 1, streams, hc_eps);
+    for (int k = 0; k < streams; ++k) sinkhorn_line(a + k, streams, streams, hc_eps);
   }
+}
+
+DI_BODY void mix_gates(const MixParams& p, int64_t row, int i, float pre, float post, float factor) {
+  p.pre[row * p.streams + i] = sigmoid32(pre * factor * p.scale[0] + p.base[i]) + p.hc_eps;
+  p.post[row * p.streams + i] = 2.0f * sigmoid32(post * factor * p.scale[1] + p.base[p.streams + i]);
+}
+
+DI_BODY float mix_comb(const MixParams& p, int i, float dot, float factor) {
+  return dot * factor * p.scale[2] + p.base[2 * p.streams + i];
 }
 
 // From t = dots * factor to pre, post, comb.
 DI_BODY void mix_finish(const MixParams& p, int64_t row, const float* dots, float factor) {
   const int s = p.streams;
   float comb[kMaxStreams * kMaxStreams];
-  for (int i = 0; i < s; ++i) {
-    p.pre[row * s + i] = sigmoid32(dots[i] * factor * p.scale[0] + p.base[i]) + p.hc_eps;
-    p.post[row * s + i] = 2.0f * sigmoid32(dots[s + i] * factor * p.scale[1] + p.base[s + i]);
-  }
-  for (int i = 0; i < s * s; ++i) comb[i] = dots[2 * s + i] * factor * p.scale[2] + p.base[2 * s + i];
+  for (int i = 0; i < s; ++i) mix_gates(p, row, i, dots[i], dots[s + i], factor);
+  for (int i = 0; i < s * s; ++i) comb[i] = mix_comb(p, i, dots[2 * s + i], factor);
   sinkhorn(comb, s, p.iterations, p.hc_eps);
   for (int i = 0; i < s * s; ++i) p.comb[row * s * s + i] = comb[i];
 }
@@ -96,9 +109,9 @@ DI_BODY void mix_row(const MixParams& p, int64_t row) {
   mix_finish(p, row, dots, rms_factor(p.x + row * s * p.hidden, s * p.hidden, p.eps));
 }
 
-// sum_s pre[s] * x[s], s ascending, rounded.
-DI_BODY void collapse_row(const Bf16* x, const float* pre, int hidden, int streams, Bf16* out) {
-  for_chunks(0, hidden, [=](int d, auto width) {
+// sum_s pre[s] * x[s], s ascending, rounded: channels [begin, end).
+DI_BODY void collapse_range(const Bf16* x, const float* pre, int hidden, int streams, Bf16* out, int begin, int end) {
+  for_chunks(begin, end, [=](int d, auto width) {
     float sum[width.value];
     for (int i = 0; i < width.value; ++i) sum[i] = pre[0] * to_float(x[d + i]);
     for (int s = 1; s < streams; ++s) {
@@ -108,14 +121,23 @@ DI_BODY void collapse_row(const Bf16* x, const float* pre, int hidden, int strea
   });
 }
 
-DI_BODY void collapse_norm_row(const CollapseNormParams& p, int64_t row) {
+// First pass of a row: u holds what is not normed yet.
+DI_BODY void collapse_to_u(const CollapseNormParams& p, int64_t row, int begin, int end) {
   Bf16* u = p.u + row * p.hidden;
-  collapse_row(p.x + row * p.streams * p.hidden, p.pre + row * p.streams, p.hidden, p.streams, u);
-  if (p.collapsed) {
-    for (int d = 0; d < p.hidden; ++d) p.collapsed[row * p.hidden + d] = u[d];
-  }
-  const float factor = rms_factor(u, p.hidden, p.eps);
-  for (int d = 0; d < p.hidden; ++d) u[d] = to_bf16(to_float(p.weight[d]) * (to_float(u[d]) * factor));
+  collapse_range(p.x + row * p.streams * p.hidden, p.pre + row * p.streams, p.hidden, p.streams, u, begin, end);
+  if (!p.collapsed) return;
+  for (int d = begin; d < end; ++d) p.collapsed[row * p.hidden + d] = u[d];
+}
+
+DI_BODY void norm_u_at(const CollapseNormParams& p, int64_t row, int d, float factor) {
+  Bf16& u = p.u[row * p.hidden + d];
+  u = to_bf16(to_float(p.weight[d]) * (to_float(u) * factor));
+}
+
+DI_BODY void collapse_norm_row(const CollapseNormParams& p, int64_t row) {
+  collapse_to_u(p, row, 0, p.hidden);
+  const float factor = rms_factor(p.u + row * p.hidden, p.hidden, p.eps);
+  for (int d = 0; d < p.hidden; ++d) norm_u_at(p, row, d, factor);
 }
 
 template <int S, class Chunk>
@@ -150,11 +172,11 @@ DI_BODY void expand_range(const ExpandParams& p, int64_t row, int begin, int end
   });
 }
 
-DI_BODY void tap_row(const TapParams& p, int64_t row) {
+DI_BODY void tap_range(const TapParams& p, int64_t row, int begin, int end) {
   const Bf16* x = p.x + row * p.streams * p.hidden;
   Bf16* tap = p.tap + row * p.stride + p.offset;
   const float share = 1.0f / static_cast<float>(p.streams);
-  for_chunks(0, p.hidden, [=](int d, auto width) {
+  for_chunks(begin, end, [=](int d, auto width) {
     float sum[width.value];
     for (int i = 0; i < width.value; ++i) sum[i] = to_float(x[d + i]);
     for (int s = 1; s < p.streams; ++s) {

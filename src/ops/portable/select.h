@@ -95,7 +95,8 @@ DI_BODY IndexKey index_key(const PageView& view, int64_t slot, int64_t entry) {
 DI_BODY float fold_score(float sum, float weight, float score) { return fma32(weight, score > 0.0f ? score : 0.0f, sum); }
 
 // The definition of one score; tuned kernels give the same bits.
-DI_BODY float index_score(const SelectParams& p, int64_t row, int64_t entry) {
+template <class Dot = SerialDot>
+DI_BODY float index_score(const SelectParams& p, int64_t row, int64_t entry, Dot dot = {}) {
   const int dim = p.view.index_dim;
   const IndexKey key = index_key(p.view, p.slots[row], entry);
   const auto key_value = [&](int i) {
@@ -105,7 +106,7 @@ DI_BODY float index_score(const SelectParams& p, int64_t row, int64_t entry) {
   for (int h = 0; h < p.heads; ++h) {
     const Bf16* q = p.q + (row * p.heads + h) * dim;
     sum = fold_score(sum, to_float(p.w[row * p.heads + h]),
-                     dot_of(
+                     dot(
                          dim, [=](int i) { return to_float(q[i]); }, key_value));
   }
   return sum;

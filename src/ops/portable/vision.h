@@ -12,19 +12,21 @@ DI_BODY float vision_frequency(float theta, int i, int dim) {
 }
 
 // Angle vector of dim/2 entries: row * f, then column * f; halves (x1, x2) -> (x1 c - x2 s, x2 c + x1 s).
-DI_BODY void vision_rope_row(const VisionRopeParams& p, int64_t row) {
+DI_BODY void vision_rope_at(const VisionRopeParams& p, int64_t row, int i) {
   const int half = p.dim / 2, quarter = p.dim / 4;
-  for (int i = 0; i < half; ++i) {
-    const int32_t at = p.grid[row * 2 + (i >= quarter)];
-    const CosSin v = cos_sin(static_cast<float>(at) * vision_frequency(p.theta, i % quarter, p.dim));
-    for (int h = 0; h < 2 * p.heads; ++h) {  // q heads, then k heads
-      Bf16* x = p.qkv + (row * 3 * p.heads + h) * p.dim + i;
-      float a = to_float(x[0]), b = to_float(x[half]);
-      rotate(a, b, v.cos, v.sin);
-      x[0] = to_bf16(a);
-      x[half] = to_bf16(b);
-    }
+  const int32_t at = p.grid[row * 2 + (i >= quarter)];
+  const CosSin v = cos_sin(static_cast<float>(at) * vision_frequency(p.theta, i % quarter, p.dim));
+  for (int h = 0; h < 2 * p.heads; ++h) {  // q heads, then k heads
+    Bf16* x = p.qkv + (row * 3 * p.heads + h) * p.dim + i;
+    float a = to_float(x[0]), b = to_float(x[half]);
+    rotate(a, b, v.cos, v.sin);
+    x[0] = to_bf16(a);
+    x[half] = to_bf16(b);
   }
+}
+
+DI_BODY void vision_rope_row(const VisionRopeParams& p, int64_t row) {
+  for (int i = 0; i < p.dim / 2; ++i) vision_rope_at(p, row, i);
 }
 
 DI_BODY const Bf16* vision_part(const VisionAttentionParams& p, int64_t row, int part, int head) {
@@ -46,23 +48,32 @@ DI_BODY float pointwise_value(const PointwiseParams& p, int64_t row, int i) {
   return 0.0f;
 }
 
-DI_BODY void pointwise_row(const PointwiseParams& p, int64_t row) {
-  for (int i = 0; i < p.width; ++i) p.y[row * p.width + i] = to_bf16(pointwise_value(p, row, i));
+DI_BODY void pointwise_at(const PointwiseParams& p, int64_t row, int i) {
+  p.y[row * p.width + i] = to_bf16(pointwise_value(p, row, i));
 }
 
-// One output row: the downsample x downsample patch block, zero outside the grid.
-DI_BODY void unfold_row(const UnfoldParams& p, int64_t row) {
+DI_BODY void pointwise_row(const PointwiseParams& p, int64_t row) {
+  for (int i = 0; i < p.width; ++i) pointwise_at(p, row, i);
+}
+
+DI_BODY int64_t unfolded_rows(const UnfoldParams& p) {
+  const int ds = p.downsample;
+  return int64_t{(p.grid_h + ds - 1) / ds} * ((p.grid_w + ds - 1) / ds);
+}
+
+// One patch of an output row's downsample x downsample block, zero outside the grid.
+DI_BODY void unfold_patch(const UnfoldParams& p, int64_t row, int patch) {
   const int ds = p.downsample;
   const int across = (p.grid_w + ds - 1) / ds;
-  const int top = static_cast<int>(row / across) * ds, left = static_cast<int>(row % across) * ds;
-  Bf16* y = p.y + row * p.channels * ds * ds;
-  for (int ky = 0; ky < ds; ++ky) {
-    for (int kx = 0; kx < ds; ++kx) {
-      const bool inside = top + ky < p.grid_h && left + kx < p.grid_w;
-      const Bf16* x = p.x + (int64_t{top + ky} * p.grid_w + left + kx) * p.channels;
-      for (int c = 0; c < p.channels; ++c) y[(c * ds + ky) * ds + kx] = inside ? x[c] : Bf16{0};
-    }
-  }
+  const int y0 = static_cast<int>(row / across) * ds + patch / ds, x0 = static_cast<int>(row % across) * ds + patch % ds;
+  const bool inside = y0 < p.grid_h && x0 < p.grid_w;
+  const Bf16* x = p.x + (int64_t{y0} * p.grid_w + x0) * p.channels;
+  Bf16* y = p.y + row * p.channels * ds * ds + patch;
+  for (int c = 0; c < p.channels; ++c) y[c * ds * ds] = inside ? x[c] : Bf16{0};
+}
+
+DI_BODY void unfold_row(const UnfoldParams& p, int64_t row) {
+  for (int patch = 0; patch < p.downsample * p.downsample; ++patch) unfold_patch(p, row, patch);
 }
 
 }  // namespace DI_ISA_NS

@@ -1,0 +1,29 @@
+#include "host/open_device.h"
+
+#include <charconv>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cpu/cpu_device.h"
+#include "cuda/cuda_device.h"
+
+namespace deepinfer {
+
+Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads) {
+  constexpr std::string_view kCuda = "cuda";
+  if (name == "cpu") return make_cpu_device({.threads = threads});
+  if (name == kCuda) return make_cuda_device({.index = 0});
+  constexpr std::string_view kEager = ":eager";
+  std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(kCuda.size() + 1) : std::string_view();
+  const bool eager = number.ends_with(kEager);
+  if (eager) number.remove_suffix(kEager.size());
+  int index = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+  if (number.empty() || error != std::errc() || end != number.data() + number.size() || index < 0) {
+    return invalid_argument(fmt::format("--device is cpu or cuda:N (the first GPU is cuda:0), not '{}'", name));
+  }
+  return make_cuda_device({.index = index, .graphs = !eager});
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,18 @@
+// host/open_device.h - the device a setting names: "cpu", "cuda" or "cuda:N"; "cuda:N:eager" records no steps (for sanitizers,
+// and to compare with).
+//
+//   DI_TRY(auto device, open_device("cuda:0", settings.threads));
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ops/device.h"
+
+namespace deepinfer {
+
+// `threads` are a CPU device's; 0 = all processors.
+Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads);
+
+}  // namespace deepinfer
