@@ -46,7 +46,7 @@ part bench-decode-eager 100 $bin/deepinfer bench decode -m $model --device cuda:
 part memcheck 120 compute-sanitizer --tool memcheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0 --max-tokens 4 "2 + 2"
 # The race checker does not follow recorded steps, and slows each kernel some hundred times: the kernels with barriers.
 for test in Conformance.Routing Conformance.NormsAndStreams ConformanceCache.RingsPoolsAndEntries ConformanceCache.Select; do
-  part "racecheck-${test#*.}" 60 compute-sanitizer --tool racecheck --error-exitcode 9 $bin/test_conformance "--gtest_filter=*$test/eager"
+  part "racecheck-${test#*.}" 240 compute-sanitizer --tool racecheck --error-exitcode 9 $bin/test_conformance "--gtest_filter=*$test/eager"
 done
 echo "$((parts - failed)) passed, $failed failed"
 ((failed == 0))
