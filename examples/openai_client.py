@@ -5,7 +5,7 @@ import sys
 import openai
 
 url = sys.argv[1] if len(sys.argv) > 1 else 'http://127.0.0.1:8080'
-client = openai.OpenAI(base_url=url + '/v1', api_key='none')
+client = openai.OpenAI(base_url=url.rstrip('/').removesuffix('/v1') + '/v1', api_key='none')
 model = client.models.list().data[0].id
 print(f'{model}:', end=' ')
 stream = client.chat.completions.create(model=model, stream=True, stream_options={'include_usage': True}, max_tokens=200,
