@@ -100,6 +100,7 @@ if [[ $ci == 1 ]]; then
   tests tsan tsan_tests -L tsan
   if web_python=$(python_with web_packages); then
     count web "$web_python" tests/web_test.py
+    count web-served "$web_python" tests/web_test.py --program build/release/deepinfer
   else
     failed=$((failed + 1))
   fi

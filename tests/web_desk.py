@@ -1,7 +1,9 @@
 """What tests/web_test.py stands on: cases, a browser window with its own storage, the runner."""
 import argparse
+import contextlib
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -12,6 +14,7 @@ import web_mock
 TESTS = os.path.dirname(os.path.abspath(__file__))
 parser = argparse.ArgumentParser()
 parser.add_argument('--url')
+parser.add_argument('--program')
 parser.add_argument('--shots')
 parser.add_argument('only', nargs='*')
 ARGS = parser.parse_args()
@@ -108,9 +111,23 @@ def take_pictures(browser, mock):
         desk.context.close()
 
 
+@contextlib.contextmanager
+def served():
+    """Runs ARGS.program, if there is one, and makes its address the one to test."""
+    if not ARGS.program:
+        yield
+        return
+    with subprocess.Popen([ARGS.program, 'serve', '--port', '0', '--access-log', ''], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            ARGS.url = re.search(r'http://[^\s/]+', process.stdout.readline()).group(0)
+            yield
+        finally:
+            process.terminate()
+
+
 def main():
     passed = failed = 0
-    with sync_playwright() as playwright:
+    with served(), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path='/usr/bin/chromium', args=['--no-sandbox', '--disable-dev-shm-usage'])
         if ARGS.shots:
             take_pictures(browser, web_mock.Mock())

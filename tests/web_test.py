@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tests/web_test.py [--url URL] [--shots FOLDER] [CASE...]: the chat page in a real Chromium, against a server of the same wire
-(tests/web_mock.py). With --url only the cases that any server must pass run, against that server; --shots writes the pictures of
-docs/images. Last line `N passed, N failed`. REQUIRES: Debian's chromium and the Python of tools/setup.sh (python_with)."""
+"""tests/web_test.py [--url URL | --program DEEPINFER] [--shots FOLDER] [CASE...]: the chat page in a real Chromium, against a server of
+the same wire (tests/web_mock.py). With --url only the cases that any server must pass run, against that server; with --program against
+`DEEPINFER serve` with the shipped model; --shots writes the pictures of docs/images. Last line `N passed, N failed`. REQUIRES: Debian's chromium and the Python of tools/setup.sh (python_with)."""
+import io
 import json
 import os
 import re
@@ -46,6 +47,22 @@ def chat_survives_a_reload(desk):
     expect(desk.page.locator('#prompt')).to_be_focused()
     desk.page.locator('#chats .open').click()
     expect(desk.page.locator('.answer .md').last).to_have_text(text)
+
+
+@case(real=True)
+def a_picture_is_answered(desk):
+    from PIL import Image, ImageDraw
+    expect(desk.page.locator('#model option').first).to_be_attached()
+    if desk.page.locator('#attach').is_hidden():
+        return  # this model sees nothing, and the page knows
+    image, out = Image.new('RGB', (168, 168), 'white'), io.BytesIO()
+    ImageDraw.Draw(image).ellipse((50, 50, 110, 110), fill=(220, 30, 30))
+    image.save(out, 'PNG')
+    desk.page.set_input_files('#file', {'name': 'circle.png', 'mimeType': 'image/png', 'buffer': out.getvalue()})
+    expect(desk.page.locator('#pictures img')).to_have_count(1)
+    text = desk.ask('What color is the circle?').locator('.md').last.inner_text()
+    assert 'red' in text if ARGS.program else text.strip(), text
+    expect(desk.page.locator('.bubble img')).to_have_count(1)
 
 
 @case(real=True, width=320, height=600)
