@@ -142,6 +142,25 @@ def a_format_beside_tools_holds_for_answers_and_calls():
 
 
 @case
+def a_prefix_and_its_answer_fit_together():
+    schema = {'type': 'object', 'properties': {'size': {'type': 'integer', 'minimum': 0}}, 'required': ['size'], 'additionalProperties': False}
+    formats = {'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema}}
+    with Server('--context', '4096', model=UNTRAINED) as server:
+        api, ended = openai_client(server), 0
+        for seed in range(4):
+            for body in ({'thinking': {'type': 'disabled'}}, {'thinking': {'type': 'enabled'}}):
+                ask = dict(model='test', response_format=formats, seed=seed, temperature=1.5, max_tokens=200, extra_body=body)
+                start = '{"size": 3' if seed % 2 else '{"si'
+                answer = api.chat.completions.create(**ask, messages=[*ASK, {'role': 'assistant', 'content': start, 'prefix': True}]).choices[0]
+                if answer.finish_reason == 'stop':
+                    ended += 1
+                    jsonschema.validate(json.loads(start + (answer.message.content or '')), schema)
+                error = raises(openai.BadRequestError, api.chat.completions.create, **ask, messages=[*ASK, {'role': 'assistant', 'content': 'Sure: {', 'prefix': True}])
+                assert 'prefix message' in str(error)
+        assert ended >= 4, ended
+
+
+@case
 def speculation_and_company_change_no_byte():
     tools = [{'type': 'function', 'function': {'name': name, 'parameters': schema}} for name, schema in schemas(random.Random(3)).items()]
     found = []

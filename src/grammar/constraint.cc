@@ -113,6 +113,14 @@ std::unique_ptr<TokenMask> Constraint::start(std::vector<TokenId> end_ids) const
   return std::make_unique<ConstraintMask>(seed_, first_, std::move(end_ids));
 }
 
+std::shared_ptr<const Constraint> Constraint::after(std::string_view written) const {
+  Automaton automaton(*seed_->get());
+  auto out = std::make_shared<Constraint>(*this);
+  if (!automaton.advance(out->first_, written)) return nullptr;
+  out->seed_ = std::make_shared<AutomatonSeed>(std::move(automaton));
+  return out;
+}
+
 bool Constraint::matches(std::string_view text) const {
   Automaton automaton(*seed_->get());
   GrammarState state = first_;

@@ -33,6 +33,8 @@ class Constraint {
 
   // Tokens of `end_ids` are allowed where the answer may end.
   std::unique_ptr<TokenMask> start(std::vector<TokenId> end_ids) const;
+  // What may follow `written`, so that both together satisfy this; null when nothing may. It learns on its own.
+  std::shared_ptr<const Constraint> after(std::string_view written) const;
   // Whether a whole text satisfies the constraint.
   bool matches(std::string_view text) const;
   // Nothing satisfies it.

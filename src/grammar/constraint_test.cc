@@ -258,6 +258,25 @@ TEST(Constraint, LaterMasksSayWhatTheFirstOneSaid) {
   EXPECT_EQ(masks(other), second);
 }
 
+TEST(Constraint, GoesOnBehindWhatIsWritten) {
+  const auto whole =
+      schema(R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})");
+  const auto rest = whole->after("{\"a\": 1");
+  ASSERT_NE(rest, nullptr);
+  EXPECT_TRUE(rest->matches("2}"));
+  EXPECT_TRUE(rest->matches("}"));
+  EXPECT_FALSE(rest->matches("{\"a\": 12}"));
+  EXPECT_TRUE(whole->matches("{\"a\": 12}")) << "the whole stays as it is";
+  EXPECT_NE(rest->after("}"), nullptr);
+  EXPECT_EQ(rest->after("}}"), nullptr);
+  EXPECT_EQ(whole->after("{\"b\""), nullptr);
+  const auto mask = rest->start({300});
+  std::vector<uint32_t> words(2048 / 32);
+  mask->fill(words);
+  EXPECT_TRUE(words['2' / 32] >> ('2' % 32) & 1);
+  EXPECT_FALSE(words['"' / 32] >> ('"' % 32) & 1);
+}
+
 TEST(Constraint, CompilingEndsWhenItsTimeIsOver) {
   std::string branches;
   for (int i = 0; i < 400; ++i)

@@ -67,23 +67,39 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
   return std::optional<ToolCallForm>(std::move(form));
 }
 
+namespace {
+
+Result<std::shared_ptr<const Constraint>> wanted_grammar(const Host& host, const Conversation& chat, const std::string& ebnf) {
+  if (!ebnf.empty()) return host.constraints().of_grammar(ebnf);
+  if (chat.tools_active()) {
+    DI_TRY(const std::optional<ToolCallForm> form, tool_call_form(chat));
+    if (!form) return std::shared_ptr<const Constraint>();
+    return host.constraints().of_tools(*form);
+  }
+  std::optional<OutputConstraint> wanted = output_constraint(chat);
+  if (!wanted) return std::shared_ptr<const Constraint>();
+  if (chat.format.kind == Format::kJsonSchema) {
+    DI_TRY(const Json schema, whole_schema(chat.format));
+    wanted->schema = schema.dump();
+  }
+  return host.constraints().of(*wanted);
+}
+
+}  // namespace
+
 Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& chat, const std::string& ebnf) {
   AnswerConstraint out;
-  if (!ebnf.empty()) {
-    DI_TRY(out.grammar, host.constraints().of_grammar(ebnf));
-  } else if (chat.tools_active()) {
-    DI_TRY(const std::optional<ToolCallForm> form, tool_call_form(chat));
-    if (!form) return out;
-    DI_TRY(out.grammar, host.constraints().of_tools(*form));
-    return out;
-  } else if (std::optional<OutputConstraint> wanted = output_constraint(chat)) {
-    if (chat.format.kind == Format::kJsonSchema) {
-      DI_TRY(const Json schema, whole_schema(chat.format));
-      wanted->schema = schema.dump();
-    }
-    DI_TRY(out.grammar, host.constraints().of(*wanted));
+  DI_TRY(out.grammar, wanted_grammar(host, chat, ebnf));
+  if (!out.grammar) return out;
+  const ParseStart start = parse_options(chat, {}).start;
+  const bool thinks = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
+  const Message* prefix = chat.prefix_message();
+  if (!thinks && prefix && !prefix->content.text.empty()) {
+    out.grammar = out.grammar->after(prefix->content.text);
+    if (!out.grammar) return invalid_argument("no answer of the wanted form begins with the text of the prefix message");
   }
-  if (!out.grammar || !chat.thinking) return out;
+  const bool is_whole = ebnf.empty() && chat.tools_active();  // the grammar of calls holds the thinking, too
+  if (!thinks || is_whole) return out;
   const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);
   if (!end) return unsupported("the tokenizer has no token for the end of thinking: turn thinking off");
   out.begins_after = *end;

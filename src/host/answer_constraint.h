@@ -2,6 +2,7 @@
 //
 // tool_choice none: tools play no part. required and named: the answer is calls. auto: text, or the wanted format, or calls; held
 // to that only where a tool is strict or a format stands beside the tools, else what the model writes is parsed and no more.
+// Where the answer goes on with the text of a prefix message, both together are held to it.
 // Promise: what is asked for is enforced or refused with the reason.
 // Threads: any.
 #pragma once
