@@ -103,7 +103,8 @@ class EngineRules : public ::testing::Test {
       }
       if (event.finish == FinishReason::kNone) return;
       ++seen.finals;
-      seen.finish = event.finish, seen.error = event.error, seen.usage = event.usage, seen.prefix = event.report->prefix;
+      seen.finish = event.finish, seen.error = event.error, seen.usage = event.usage,
+      seen.prefix = event.report->prefix.value_or(PrefixVerdict());
     };
   }
   std::vector<Seen> answer(const std::vector<Request>& list) {

@@ -125,7 +125,7 @@ TEST_F(EngineSteps, APreemptedRequestSaysSo) {
 
 TEST_F(EngineSteps, EveryMissHasAReason) {
   open({.max_batch = 1, .step_tokens = 64, .pages = 16, .snapshot_bytes = 1});
-  const auto reason = [&](Request request) { return last(std::move(request)).report->prefix; };
+  const auto reason = [&](Request request) { return last(std::move(request)).report->prefix.value(); };
   EXPECT_EQ(reason(prompt(10, 0)).reason, MissReason::kShort);
   EXPECT_EQ(reason(prompt(80, 0)).reason, MissReason::kNew);
   PrefixVerdict verdict = reason(prompt(80, 0));

@@ -9,6 +9,9 @@
 
 namespace deepinfer {
 
+// What operations hold in fixed arrays.
+inline constexpr int32_t kMaxExperts = 1024, kMaxRopeDim = 256;
+
 enum class AttentionMode { kWindow, kFull, kReuse, kReindex };
 
 // What one layer reads; derived from the source lists.

@@ -34,8 +34,10 @@ struct SequenceRows {
   int32_t num_logits = 0;
 };
 
-// A row that continues an answer, with or without drafts behind it.
-inline bool is_decode(const SequenceRows& rows) { return rows.num_logits > 0 && rows.count == rows.num_logits; }
+// Rows that continue an answer, with or without drafts behind them; the last row of a prompt is not one.
+inline bool is_decode(const SequenceRows& rows) {
+  return rows.num_logits > 0 && rows.count == rows.num_logits && rows.begin >= rows.prompt_tokens;
+}
 
 // Embedding rows of an image for the tokens [token_begin, token_begin + rows) of the step.
 struct ImageRows {

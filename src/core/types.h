@@ -100,7 +100,7 @@ struct RequestTrace {
 };
 
 struct RequestReport {
-  PrefixVerdict prefix;  // of the first start
+  std::optional<PrefixVerdict> prefix;  // of the first start; none when it ended in the queue
   RequestTrace trace;
 };
 

@@ -89,6 +89,16 @@ class Reservation {
   std::map<uintptr_t, Buffer> live_;
 };
 
+// What a walk enqueued: each operation with a sum over the device addresses it was given.
+struct WalkStep {
+  const char* name;
+  uint64_t addresses;
+  bool operator==(const WalkStep&) const = default;
+};
+struct RecordedWalk final : Recording {
+  std::vector<WalkStep> steps;
+};
+
 class DelayedDevice final : public Device {
  public:
   explicit DelayedDevice(std::unique_ptr<Device> cpu) : cpu_(std::move(cpu)) {
@@ -137,6 +147,15 @@ class DelayedDevice final : public Device {
   }
 
   const OpTable& ops() const override { return ops_; }
+  // Repeats nothing, but holds every walk to what a device that does would run: the first one's operations and addresses.
+  void replay(std::unique_ptr<Recording>& slot, FunctionRef<void()> fn) override {
+    auto walk = std::make_unique<RecordedWalk>();
+    walk_ = &walk->steps;
+    fn();
+    walk_ = nullptr;
+    if (!slot) return void(slot = std::move(walk));
+    check_same(static_cast<const RecordedWalk&>(*slot).steps, walk->steps);
+  }
   void host_call(std::function<void()> fn) override { enqueue(std::move(fn)); }
   void* translate(void* pointer) const override { return reservation_.real(pointer); }
 
@@ -161,6 +180,28 @@ class DelayedDevice final : public Device {
   }
 
  private:
+  void note(const char* name, const void* params, size_t bytes) {
+    if (!walk_) return;
+    WalkStep step{name, 0};
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+      uintptr_t word;
+      std::memcpy(&word, static_cast<const uint8_t*>(params) + at, sizeof word);
+      if (reservation_.holds(word)) step.addresses = step.addresses * 31 + word;
+    }
+    walk_->push_back(step);
+  }
+
+  void check_same(const std::vector<WalkStep>& first, const std::vector<WalkStep>& now) {
+    size_t i = 0;
+    while (i < first.size() && i < now.size() && first[i] == now[i]) ++i;
+    if (i == first.size() && i == now.size()) return;
+    const auto named = [&](const std::vector<WalkStep>& steps) { return i < steps.size() ? steps[i].name : "nothing"; };
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty())
+      failure_ = fmt::format("delayed: a repeated walk differs from the first one at operation {}: {} instead of {}", i,
+                             named(now), named(first));
+  }
+
   void enqueue(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(task));
@@ -169,6 +210,8 @@ class DelayedDevice final : public Device {
 
   void enqueue_copy(const char* what, void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
+    const void* const ends[] = {to, from};
+    note(what, ends, sizeof ends);
     enqueue([=, this] {
       void* real_to = find(what, to);
       const void* real_from = find(what, from);
@@ -179,6 +222,7 @@ class DelayedDevice final : public Device {
   template <class Params>
   void enqueue_op(void (OpTable::*op)(const Params&) const, const char* name, const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params>);
+    note(name, &params, sizeof params);
     if constexpr (std::is_same_v<Params, GroupedMatmulParams>) {
       // The table of weights is host memory of the caller; its entries may point to device memory.
       std::vector<Matrix> weights(params.weights, params.weights + params.num_experts);
@@ -241,6 +285,7 @@ class DelayedDevice final : public Device {
   OpTable ops_;
   Reservation reservation_;
   std::thread worker_;
+  std::vector<WalkStep>* walk_ = nullptr;  // of the walk at hand; the enqueuing thread's
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

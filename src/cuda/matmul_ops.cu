@@ -46,7 +46,7 @@ __device__ void load_block(const Matrix& w, int64_t row, int64_t block, Packed<k
   constexpr int kWords = Packed<kFormat>::kWords;
   out.scale = block_scale(w, row, block);
   if (kFormat == WeightFormat::kBf16 && (w.k % 8 != 0 || (block + 1) * kScaleBlock > w.k)) {
-    // Rows that are not aligned (the patch embedding), and the last block, which may be short.
+    // Rows that are not aligned to 16 bytes (the patch embedding), and the last block, which may be short.
     const Bf16* from = static_cast<const Bf16*>(w.data) + row * w.k + block * kScaleBlock;
     const int64_t left = w.k - block * kScaleBlock;
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ void load_block(const Matrix& w, int64_t row, int64_t block, Packed<k
   }
   constexpr int kBytes = kWords * 4;
   const auto* from =
-      reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(w.data) + (row * w.k / kScaleBlock + block) * kBytes);
+      reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(w.data) + row * w.k * kBytes / kScaleBlock + block * kBytes);
 #pragma unroll
   for (int i = 0; i < kWords / 4; ++i) {
     const uint4 v = __ldg(from + i);

@@ -59,8 +59,8 @@ Opening Engine::Loop::open(Sequence& sequence) {
   accounts_.charge(sequence.tenant, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
   if (!std::exchange(sequence.started, true)) {
     sequence.verdict = sequence.cache.verdict;
-    sequence.usage.cached_tokens = sequence.verdict.cached_tokens;
-    sequence.usage.replayed_tokens = sequence.verdict.replayed_tokens;
+    sequence.usage.cached_tokens = sequence.verdict->cached_tokens;
+    sequence.usage.replayed_tokens = sequence.verdict->replayed_tokens;
     // Short answers never reallocate in a step; a limit of a whole context is not worth its memory.
     sequence.tokens.reserve(static_cast<size_t>(sequence.prompt_tokens + std::min<int64_t>(sequence.answer_limit, 4096)));
   }

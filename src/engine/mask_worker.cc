@@ -8,6 +8,7 @@ namespace deepinfer {
 namespace {
 
 constexpr uint64_t kStop = UINT64_MAX;
+constexpr uint64_t kClosed = UINT32_MAX;  // groups begun: none is left
 
 }  // namespace
 
@@ -18,6 +19,9 @@ MaskWorker::~MaskWorker() {
 }
 
 void MaskWorker::begin(std::span<const DrawRow> rows, int32_t vocab) {
+  // Closes the step before to a late thread before anything it would read changes.
+  const uint64_t step = step_.load() + 1;
+  begun_.store(step << 32 | kClosed);
   groups_.clear();
   words_.clear();
   rows_.assign(rows.begin(), rows.end());
@@ -28,7 +32,6 @@ void MaskWorker::begin(std::span<const DrawRow> rows, int32_t vocab) {
   if (groups_.empty()) return;
   row_words_ = static_cast<size_t>(vocab + 31) / 32;
   words_.assign(rows.size() * row_words_, ~0u);
-  const uint64_t step = step_.load() + 1;
   done_.store(0);
   num_groups_.store(groups_.size());
   begun_.store(step << 32);

@@ -2,7 +2,7 @@
 //
 // begin() hands the rows of a step to a thread of its own, started by the first constrained row, and returns; the model may then
 // run. finish() waits for the masks and takes over whatever the thread has not begun, so a thread without a processor delays
-// nothing. What a mask says depends on its sequence only, never on who computes it.
+// at most the one it has begun. What a mask says depends on its sequence only, never on who computes it.
 // REQUIRES: between the two, nobody else touches the masks of these sequences. finish() follows each begin().
 // Threads: the engine's.
 //

@@ -2,6 +2,12 @@
 
 namespace deepinfer {
 
+namespace {
+
+constexpr float kNever = -1e30f;  // a bias that no logit outweighs
+
+}  // namespace
+
 Result<std::unique_ptr<Sampler>> Sampler::create(Device& device, int32_t vocab, int32_t max_rows) {
   std::unique_ptr<Sampler> sampler(new Sampler(device, vocab, max_rows));
   const size_t rows = static_cast<size_t>(max_rows);
@@ -41,6 +47,13 @@ void Sampler::add_row(const DrawRow& draw) {
   for (const auto& [token, bias] : sampling.logit_bias) {
     host_bias_ids_.push_back(token);
     host_bias_values_.push_back(bias);
+  }
+  // An answer that ended before its constraint began would break what was promised.
+  if (sequence.mask && !sequence.masked) {
+    for (const TokenId stop : sequence.request.stop_ids) {
+      host_bias_ids_.push_back(stop);
+      host_bias_values_.push_back(kNever);
+    }
   }
   row.bias_end = static_cast<int32_t>(host_bias_ids_.size());
   row.history_begin = static_cast<int32_t>(host_history_.size() / 3);

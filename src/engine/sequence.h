@@ -84,7 +84,7 @@ struct Sequence {
   std::unique_ptr<TokenMask> mask;  // null = every token may come; its state is that of the answer so far
   bool masked = false;              // the mask holds from the next token on (with thinking: behind its end)
   CachedSequence cache;
-  PrefixVerdict verdict;  // of the first start
+  std::optional<PrefixVerdict> verdict;  // of the first start
   Phase phase = Phase::kWaiting;
   int64_t phase_since_us = 0;
   RequestTrace trace;

@@ -34,6 +34,7 @@ class AutomatonSeed {
   void offer(Automaton automaton) {
     const size_t states = automaton.num_states();
     if (states <= get()->num_states() || states > kMaxLearned || automaton.exhausted()) return;
+    if (!automaton.lexer().arena().roomy()) return;
     automaton.truncate(num_rows_);
     auto next = std::make_shared<const Automaton>(std::move(automaton));
     const std::lock_guard lock(mutex_);
@@ -52,6 +53,8 @@ class ConstraintMask final : public TokenMask {
  public:
   ConstraintMask(std::shared_ptr<AutomatonSeed> seed, const GrammarState& first, std::vector<TokenId> end_ids)
       : seed_(std::move(seed)), automaton_(*seed_->get()), end_ids_(std::move(end_ids)) {
+    // However much earlier answers have built, each has the same room: one that comes near the limits must not depend on them.
+    automaton_.lexer().arena().extend();
     history_.push_back({first, automaton_.num_rows()});
   }
   ~ConstraintMask() override { seed_->offer(std::move(automaton_)); }
@@ -136,8 +139,9 @@ ConstraintResult compile_regex(std::shared_ptr<const Vocabulary> vocabulary, std
   Lexer lexer(limits.regex);
   lexer.arena().start_clock();
   DI_TRY(const Rx rx, parse_regex(lexer.arena(), pattern, RegexUse::kWhole));
+  const bool alive = lexer.arena().alive(rx);  // gives up where that takes too long
   if (lexer.arena().exhausted()) return too_large("the regular expression is too complex: simplify it");
-  if (!lexer.arena().alive(rx)) return invalid_argument("no text matches the regular expression");
+  if (!alive) return invalid_argument("no text matches the regular expression");
   auto rules = std::make_unique<FixedRules>();
   const Nonterminal start = rules->add();
   rules->add(start, {Symbol::terminal(rx)});

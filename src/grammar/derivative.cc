@@ -32,7 +32,7 @@ std::span<const RegexArena::Edge> RegexArena::edges(Rx rx) {
     const Edges computed = compute_edges(rx);
     Node& node = nodes_[rx];
     node.has_edges = true;
-    if (edges_.size() + computed.size() > limits_.max_edges) {
+    if (edges_.size() + computed.size() > most_edges_) {
       exhausted_ = true;
     } else {
       node.edges = static_cast<uint32_t>(edges_.size());

@@ -50,7 +50,7 @@ Rx RegexArena::intern(Kind kind, std::span<const uint32_t> args, bool nullable, 
   for (uint32_t at = buckets_[hash & (buckets_.size() - 1)]; at != 0; at = nodes_[at].chain) {
     if (nodes_[at].kind == kind && std::ranges::equal(this->args(at), args)) return at;
   }
-  if (nodes_.size() >= limits_.max_nodes || out_of_time()) {
+  if (nodes_.size() >= most_nodes_ || out_of_time()) {
     exhausted_ = true;
     return kNothing;
   }

@@ -84,6 +84,13 @@ class RegexArena {
   bool out_of_time();
 
   size_t num_nodes() const { return nodes_.size(); }
+  // Whether less than half of its room is taken.
+  bool roomy() const { return nodes_.size() < limits_.max_nodes / 2 && edges_.size() < limits_.max_edges / 2; }
+  // From here on there is as much room as at the beginning, whatever is there.
+  void extend() {
+    most_nodes_ = nodes_.size() + limits_.max_nodes;
+    most_edges_ = edges_.size() + limits_.max_edges;
+  }
   bool exhausted() const { return exhausted_; }
 
  private:
@@ -125,6 +132,7 @@ class RegexArena {
   bool search_alive(Rx rx);
 
   RegexLimits limits_;
+  size_t most_nodes_ = limits_.max_nodes, most_edges_ = limits_.max_edges;
   std::vector<Node> nodes_;
   std::vector<uint32_t> args_;
   std::vector<Edge> edges_;

@@ -70,6 +70,7 @@ class FormCompiler {
       first.push_back(
           Symbol::terminal(arena().concat(without({markup_.mark, markup_.end_thinking}), literal(markup_.end_thinking))));
     first.push_back(Symbol::nonterminal(body));
+    DI_TRY(any_arguments_, compile_parameters(any_object()));
     fixed.add(start, std::move(first));
     DI_CHECK_OK(add_body(body, calls));
     DI_CHECK_OK(add_calls(calls));
@@ -124,25 +125,44 @@ class FormCompiler {
     return {};
   }
 
-  Result<std::shared_ptr<const SchemaPlan>> plan_of(const ToolCallForm::Tool& tool) {
-    const auto compile = [&](const Json& schema) -> Result<std::shared_ptr<const SchemaPlan>> {
-      if (schema.dump().size() > limits_.max_source_bytes) return too_large("the JSON Schema is larger than 1 MiB");
-      DI_TRY(auto plan, compile_plan(arena(), schema, {}, {markup_.end_mark}));
-      if (plan->values[plan->root].objects.empty()) return invalid_argument("JSON Schema at #: no object satisfies the schema");
-      return plan;
-    };
+  using Plan = std::shared_ptr<const SchemaPlan>;
+
+  static Json any_object() {
     Json any = Json::object();
     any.set("type", "object");
-    if (!tool.parameters || (tool.parameters->is_object() && tool.parameters->members().empty())) return compile(any);
-    auto plan = compile(*tool.parameters);
-    if (plan || (!tool.strict && plan.error().code == ErrorCode::kUnsupported)) return plan ? plan : compile(any);
-    return Error{plan.error().code, fmt::format("tool '{}': {}", tool.name, plan.error().message)};
+    return any;
+  }
+
+  Result<Plan> compile_parameters(const Json& schema) {
+    if (schema.dump().size() > limits_.max_source_bytes) return too_large("the JSON Schema is larger than 1 MiB");
+    DI_TRY(auto plan, compile_plan(arena(), schema, {}, {markup_.end_mark}));
+    if (plan->values[plan->root].objects.empty()) return invalid_argument("JSON Schema at #: no object satisfies the schema");
+    return plan;
+  }
+
+  Result<Plan> plan_of(const ToolCallForm::Tool& tool) {
+    if (!tool.parameters || (tool.parameters->is_object() && tool.parameters->members().empty())) return any_arguments_;
+    if (tool.strict) {
+      auto plan = compile_parameters(*tool.parameters);
+      if (!plan) return Error{plan.error().code, fmt::format("tool '{}': {}", tool.name, plan.error().message)};
+      return plan;
+    }
+    if (spent_) return any_arguments_;
+    const Lexer before = lexer_;
+    if (auto plan = compile_parameters(*tool.parameters)) return plan;
+    // Whatever it left behind, an exhausted arena above all, must not fail the tools that can be held to their schemas.
+    spent_ = arena().exhausted();
+    lexer_ = before;
+    if (spent_) arena().start_clock();
+    return any_arguments_;
   }
 
   const ToolCallForm& form_;
   const CallMarkup& markup_;
   const CompileLimits limits_;
   Lexer lexer_;
+  Plan any_arguments_;  // well-formed, no more
+  bool spent_ = false;  // a schema that was not promised used up the time or the room: no other one of that kind is tried
   std::shared_ptr<const ArgumentMarkup> arguments_;
   std::unique_ptr<JoinedRules> rules_ = std::make_unique<JoinedRules>();
 };

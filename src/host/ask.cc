@@ -124,8 +124,8 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
   if (event.usage.cached_tokens > 0) stream_.note_cached_tokens(event.usage.cached_tokens);
   if (event.report) {
     report_.engine = *event.report;
-    if (cache_debug_ && event.token)
-      stream_.note_cache_debug(prefix_report(event.report->prefix, stream_.usage().prompt_tokens, host_.tokenizer()));
+    if (const auto& prefix = event.report->prefix; cache_debug_ && prefix)
+      stream_.note_cache_debug(prefix_report(*prefix, stream_.usage().prompt_tokens, host_.tokenizer()));
   }
   if (event.token && !stream_.finished()) {
     if (report_.first_token_us == 0) report_.first_token_us = now_us() - begin_us_;

@@ -4,7 +4,8 @@
 // puts the rows where the placeholders stand.
 // Promise: a model without a vision tower refuses pictures and says so; equal pictures are encoded once while they are kept;
 // the rows depend on the pixels alone. Memory is bounded.
-// Threads: any; encodes one picture at a time, on a device of its own, so that the engine's steps never wait for it.
+// Threads: any; encodes one picture at a time, on a device of its own, so that the engine's steps never wait for it (on a GPU
+// only for its allocations).
 //
 //   DI_TRY(const auto spans, host.image_encoder().encode(prompt.images(), ids));   // ids grow by the rows of the pictures
 #pragma once

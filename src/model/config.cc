@@ -50,7 +50,7 @@ void visit_core(ModelShape& s, V&& v) {
   v.whole("num_attention_heads", s.heads, {1, 4096});
   v.fixed("num_key_value_heads", 1, false);
   v.whole("head_dim", s.head_dim, {32, 4096, 32});
-  v.whole("qk_rope_head_dim", s.rope_dim, {2, 4096, 2});
+  v.whole("qk_rope_head_dim", s.rope_dim, {2, kMaxRopeDim, 2});
   v.whole("q_lora_rank", s.q_rank, {32, 65536, 32});
   v.whole("o_lora_rank", s.o_rank, {1, 65536});
   v.whole("o_groups", s.o_groups, {1, 4096});
@@ -59,7 +59,7 @@ void visit_core(ModelShape& s, V&& v) {
   v.real("rms_norm_eps", s.rms_eps, 0, 1);
   v.fixed("tie_word_embeddings", false, false);
   v.whole("max_position_embeddings", s.max_context, {1, int64_t{1} << 30});
-  v.whole("n_routed_experts", s.experts, {1, 65536});
+  v.whole("n_routed_experts", s.experts, {1, kMaxExperts});
   v.fixed("n_shared_experts", 1, false);
   v.whole("num_experts_per_tok", s.experts_per_token, {1, 64});
   v.fixed("scoring_func", "sqrtsoftplus", false);
@@ -116,7 +116,7 @@ void visit_draft(ModelShape& s, V&& v) {
   v.whole("dspark_noise_token_id", s.draft_noise_id, {0, s.vocab - 1});
   v.list("dspark_target_layer_ids", s.draft_targets, {0, s.layers - 1}, 64);
   v.whole("dspark_markov_rank", s.markov_rank, {1, 65536});
-  v.whole("dspark_n_routed_experts", s.draft_experts, {1, 65536});
+  v.whole("dspark_n_routed_experts", s.draft_experts, {1, kMaxExperts});
   v.whole("dspark_num_experts_per_tok", s.draft_experts_per_token, {1, 64});
 }
 

@@ -64,7 +64,7 @@ void V41Pass::repeat(Walk walk, int32_t variant, FunctionRef<void()> fn) {
   if (w_.probe || w_.limits.ranks > 1) return fn();
   const bool forward = walk == Walk::kForward;
   const V41Workspace::RecordingKey key(static_cast<int32_t>(walk), variant, forward && split(), forward && w_.counts.images,
-                                       state_.states, state_.pages, state_.page_table);
+                                       forward && w_.counts.candidate_window, state_.states, state_.pages, state_.page_table);
   if (!w_.recordings.contains(key) && w_.recordings.size() >= V41Workspace::kMostRecordings) return fn();
   w_.device->replay(w_.recordings[key], fn);
 }

@@ -65,6 +65,9 @@ Result<std::vector<int64_t>> integers(const Json& list, std::string_view name, s
 Result<StepBudget> read_budget(const Json& json) {
   DI_TRY(const auto v, integers(json, "budget", 8));
   if (v[2] < 0 || v[2] > static_cast<int64_t>(ReplayMode::kFull)) return corrupt("step log: budget names no replay mode");
+  for (const int64_t value : v) {
+    if (value < 0 || value > kMostTokens) return corrupt("step log: a number of the budget is out of range");
+  }
   const auto small = [&](size_t i) { return static_cast<int32_t>(v[i]); };
   return StepBudget{.step_tokens = small(0),
                     .replay = {.mode = static_cast<ReplayMode>(v[2]),
@@ -83,10 +86,12 @@ struct Recorded {
   RunningSequence view;
 };
 
-Status read_sequence(const Json& json, int32_t hidden, Recorded& out) {
+// `room`: what the sequences of one line may still take, in tokens and image values.
+Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& out) {
   DI_TRY(const auto at, integers(json.at("at"), "at", 7));
   DI_TRY(const auto pending, integers(json.at("tokens"), "tokens", 1));
-  if (at[2] < 0 || at[2] > kMostTokens) return corrupt("step log: a sequence has more tokens than any model");
+  if (at[2] < 0 || at[2] > room) return corrupt("step log: the sequences have more tokens than any step");
+  room -= at[2];
   out.tokens.resize(static_cast<size_t>(at[2]));
   for (const int64_t id : pending) out.tokens.push_back(static_cast<TokenId>(id));
   if (const Json& drafts = json.at("drafts"); !drafts.is_null()) {
@@ -95,7 +100,8 @@ Status read_sequence(const Json& json, int32_t hidden, Recorded& out) {
   }
   for (const Json& image : json.at("images").items()) {
     DI_TRY(const auto v, integers(image, "images", 2));
-    if (v[1] < 0 || v[1] > kMostTokens / std::max(1, hidden)) return corrupt("step log: an image has more rows than any");
+    if (v[1] < 0 || v[1] > room / std::max(1, hidden)) return corrupt("step log: the images have more rows than any step");
+    room -= v[1] * hidden;
     out.images.push_back({.begin = v[0], .rows = static_cast<int32_t>(v[1])});
     out.images.back().embeddings.resize(static_cast<size_t>(v[1] * hidden));
   }
@@ -144,8 +150,9 @@ Status replay_step(std::string_view line) {
   DI_TRY(const StepBudget budget, read_budget(json.at("budget")));
   std::vector<Recorded> recorded(json.at("running").items().size());
   std::vector<RunningSequence> running;
+  int64_t room = 4 * kMostTokens;
   for (size_t i = 0; i < recorded.size(); ++i) {
-    DI_CHECK_OK(read_sequence(json.at("running")[i], budget.hidden, recorded[i]));
+    DI_CHECK_OK(read_sequence(json.at("running")[i], budget.hidden, room, recorded[i]));
     running.push_back(recorded[i].view);
   }
   StepPlan plan;

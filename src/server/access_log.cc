@@ -37,10 +37,11 @@ void add_text(std::string& out, const char* name, const std::string& value) {
 }
 
 void add_report(std::string& out, const RequestReport& report) {
-  const PrefixVerdict& prefix = report.prefix;
-  fmt::format_to(std::back_inserter(out), ",\"cached_tokens\":{},\"replayed_tokens\":{},\"cache_miss\":\"{}\"",
-                 prefix.cached_tokens, prefix.replayed_tokens, miss_reason_name(operator_reason(prefix)));
-  if (prefix.first_different >= 0) fmt::format_to(std::back_inserter(out), ",\"first_different\":{}", prefix.first_different);
+  if (const auto& prefix = report.prefix) {
+    fmt::format_to(std::back_inserter(out), ",\"cached_tokens\":{},\"replayed_tokens\":{},\"cache_miss\":\"{}\"",
+                   prefix->cached_tokens, prefix->replayed_tokens, miss_reason_name(operator_reason(*prefix)));
+    if (prefix->first_different >= 0) fmt::format_to(std::back_inserter(out), ",\"first_different\":{}", prefix->first_different);
+  }
   const RequestTrace& trace = report.trace;
   const auto ms = [](int64_t us) { return static_cast<double>(us) / 1e3; };
   fmt::format_to(std::back_inserter(out), ",\"waiting_ms\":{:.3f},\"prefill_ms\":{:.3f},\"decode_ms\":{:.3f}",

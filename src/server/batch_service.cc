@@ -261,6 +261,7 @@ void BatchService::cancel(Call& call) {
   batch.cancelled = true;
   batch.object.set("status", "cancelling");
   batch.object.set("cancelling_at", now_seconds());
+  if (const Status saved = save(batch); !saved) return call.fail(saved.error());
   ready_.notify_all();
   call.respond_json(200, batch.object);
 }

@@ -10,10 +10,10 @@ constexpr size_t kSmallBody = 32 << 10;
 // Eight bodies of the largest size that is read by default.
 constexpr size_t kMostAtWork = size_t{384} << 20;
 
-// Every part with a picture has "image" in its type or its data URL, every format to compile its name; only an escape could
-// spell them otherwise.
+// Every part with a picture has "image" in its type or its data URL, every format to compile its name, every tool that may have
+// to be held to its schema its list's; only an escape could spell them otherwise.
 bool may_take_long(std::string_view body) {
-  for (const std::string_view word : {"image", "json_schema", "regex", "\\u"}) {
+  for (const std::string_view word : {"image", "json_schema", "json_object", "regex", "\"tools\"", "\\u"}) {
     if (body.find(word) != std::string_view::npos) return true;
   }
   return false;

@@ -72,9 +72,9 @@ void Generation::submit_all() {
 // Of the first answer that began: an exchange has one line in the log.
 void Generation::note_report(size_t index, const Event& event) {
   if (index != 0 || !event.report) return;
-  if (event.token) {
+  if (event.report->prefix && !call_->line.report) {
     const int64_t prompt_tokens = choices_[0].ask->stream().usage().prompt_tokens;
-    context_.cache_log.add({call_->request_id, call_->key, event.report->prefix, prompt_tokens});
+    context_.cache_log.add({call_->request_id, call_->key, *event.report->prefix, prompt_tokens});
   }
   call_->line.report = event.report;
 }

@@ -28,7 +28,7 @@ DI_BODY float dot_of(int k, A a, B b) {
   return sum_lanes(lane);
 }
 
-// How a body gets its DOT: alone here, sixteen threads together on a GPU (cuda/lanes.cuh). Bodies that take it as an argument
+// How a body gets its DOT: alone here, sixteen threads together on a GPU (cuda/launch.cuh). Bodies that take it as an argument
 // define the values once for both.
 struct SerialDot {
   template <class A, class B>

@@ -6,8 +6,6 @@
 namespace deepinfer {
 inline namespace DI_ISA_NS {
 
-inline constexpr int kMaxExperts = 1024;
-
 DI_BODY float expert_score(float logit) { return sqrt32(softplus32(logit)); }
 
 // From the scores of the chosen experts, ascending, to their weights.

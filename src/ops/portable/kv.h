@@ -152,8 +152,6 @@ DI_BODY void write_index_block(const WriteEntriesParams& p, int64_t row, int64_t
   pack_nibbles(nibbles, kScaleBlock, codes + begin / 2);
 }
 
-inline constexpr int kMaxRopeDim = 256;
-
 // The entry a row finishes, -1 if none.
 DI_BODY int64_t finished_entry(const WriteEntriesParams& p, int64_t row) {
   const int64_t position = p.positions[row];
