@@ -1,8 +1,8 @@
 // server/body_work.h - what is done with the body of a request, where it holds nobody up.
 //
 // Small bodies are worked on at once, on the server's thread: about 2 ms at most. Large and compressed ones, and all that may
-// hold pictures (decoded, run through the vision tower, perhaps fetched) or a format or tools to compile, go to the workers. What waits
-// for these is bounded in bytes: beyond that a request is refused with 503 and told to come again. Threads: the server's.
+// hold pictures (decoded, run through the vision tower, perhaps fetched) or a format or tools to compile, go to the workers. What
+// waits for these is bounded in bytes: beyond that a request is refused with 503 and told to come again. Threads: the server's.
 //
 //   work_on_body(context, call, [&context, call](const std::string& body) -> Reply {
 //     auto ids = expensive(body);                        // any thread
