@@ -24,6 +24,7 @@ struct World {
   ReplayMode replay = ReplayMode::kDecoder;
   int32_t extra_tokens = 0;  // step_tokens = max_batch + this; 0 = the default budget
   bool together = true;
+  int32_t context = 256;
   int threads = 1;  // where tests share a machine, hand-overs between threads take most of a small step
 };
 
@@ -33,7 +34,7 @@ std::vector<Answer> answers_in(const World& world, const std::vector<Request>& r
   const auto model = value(V41Model::create(*device, shipped));
   EngineOptions options{.replay = world.replay};
   if (world.extra_tokens > 0) options.step_tokens = options.max_batch + world.extra_tokens;
-  if (options.pages == 0) options.context = 256;
+  if (options.pages == 0) options.context = world.context;
   const auto engine = value(Engine::create(*device, *model, options));
   Recorder seen;
   std::vector<RequestId> ids;
@@ -71,6 +72,17 @@ TEST(EngineSameBytes, WithoutReplay) {
   const auto alone = answers_in({.replay = ReplayMode::kOff, .together = false}, requests);
   expect_equal(answers_in({.replay = ReplayMode::kOff, .extra_tokens = 9}, requests), alone, "off, small chunks");
   expect_equal(answers_in({.device = "delayed", .replay = ReplayMode::kOff}, requests), alone, "off, delayed");
+}
+
+// Steps far before the suffix that the upper layers keep, steps inside it, and decoding branch apart; a device that repeats
+// recorded work must not repeat another branch's (the delayed one compares).
+TEST(EngineSameBytes, LongPromptsTakeTheirOwnBranches) {
+  Request request;
+  for (int32_t i = 0; i < 1500; ++i) request.prompt.push_back(10 + i * 37 % 5000);
+  request.max_tokens = 4;
+  request.sampling.seed = 7;
+  const World alone{.together = false, .context = 2048};
+  expect_equal(answers_in({.device = "delayed", .context = 2048}, {request}), answers_in(alone, {request}), "delayed");
 }
 
 }  // namespace
