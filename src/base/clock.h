@@ -12,7 +12,7 @@
 
 namespace deepinfer {
 
-// Microseconds since some moment; never goes back.
+// Microseconds since some moment; never goes back (DateClock apart).
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -23,6 +23,14 @@ class SteadyClock final : public Clock {
  public:
   int64_t now_us() const override {
     return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+};
+
+// Microseconds since 1970, for what is written down and read after a restart. Moves when the machine's date is set, also back.
+class DateClock final : public Clock {
+ public:
+  int64_t now_us() const override {
+    return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   }
 };
 

@@ -1,0 +1,151 @@
+#include "kvcache/tiers/segment_file.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deepinfer {
+namespace {
+
+// Bytes of one write: large enough for a disk's full speed, small enough to stay in the processor's second cache.
+constexpr int64_t kWriteBytes = 1 << 20;
+constexpr int64_t kScanBytes = 1 << 20;
+
+// Blocks of a file by offset, read ahead: a scan asks for them in order.
+class ScanWindow {
+ public:
+  ScanWindow(const DiskFile& file, int64_t file_bytes) : file_(file), file_bytes_(file_bytes), buffer_(kScanBytes) {}
+
+  // REQUIRES: [offset, offset + bytes) lies within the file.
+  Result<std::span<const uint8_t>> at(int64_t offset, int64_t bytes) {
+    if (offset < begin_ || offset + bytes > begin_ + filled_) {
+      filled_ = 0;
+      if (bytes > static_cast<int64_t>(buffer_.bytes().size())) buffer_ = BlockBuffer(bytes);
+      const int64_t most = std::min(static_cast<int64_t>(buffer_.bytes().size()), file_bytes_ - offset);
+      DI_CHECK_OK(file_.read(offset, buffer_.first(most)));
+      begin_ = offset;
+      filled_ = most;
+    }
+    return std::span<const uint8_t>(buffer_.bytes()).subspan(static_cast<size_t>(offset - begin_), static_cast<size_t>(bytes));
+  }
+
+ private:
+  const DiskFile& file_;
+  const int64_t file_bytes_;
+  BlockBuffer buffer_;
+  int64_t begin_ = 0, filled_ = 0;
+};
+
+Status scan_records(const DiskFile& file, int64_t file_bytes, uint64_t identity, int64_t from, SegmentContent& out) {
+  ScanWindow window(file, file_bytes);
+  bool in_damage = false;
+  for (int64_t offset = from; offset < file_bytes;) {
+    const auto place = static_cast<uint64_t>(offset);
+    DI_TRY(const auto block, window.at(offset, kStoreBlock));
+    const int64_t bytes = claimed_record_bytes(identity, place, block);
+    if (bytes > 0 && offset + bytes <= file_bytes) {
+      DI_TRY(const auto whole, window.at(offset, bytes));
+      if (const auto entry = check_record(identity, place, whole)) {
+        out.entries.push_back(*entry);
+        out.end = offset += bytes;
+        // What lies behind the last sound record is what a death left, not damage.
+        if (std::exchange(in_damage, false)) ++out.damaged;
+        continue;
+      }
+    }
+    in_damage = true;
+    offset += kStoreBlock;
+  }
+  return {};
+}
+
+Status load_table(const DiskFile& file, int64_t file_bytes, uint64_t identity, SegmentContent& out) {
+  BlockBuffer last(kStoreBlock);
+  DI_CHECK_OK(file.read(file_bytes - kStoreBlock, last.bytes()));
+  DI_TRY(const SegmentFooter footer, decode_footer(identity, static_cast<uint64_t>(file_bytes), last.bytes()));
+  BlockBuffer table(std::max(table_bytes(footer.entries), kStoreBlock));
+  const auto bytes = table.first(table_bytes(footer.entries));
+  DI_CHECK_OK(file.read(static_cast<int64_t>(footer.table_offset), bytes));
+  DI_TRY(out.entries, decode_table(footer, bytes));
+  out.end = static_cast<int64_t>(footer.table_offset);
+  out.sealed = true;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(StoreDisk& disk, const std::string& path, SegmentHeader& header) {
+  BlockBuffer block(kStoreBlock);
+  encode_header(header, block.bytes());
+  DI_TRY(auto file, disk.create(path));
+  DI_CHECK_OK(file->write(0, block.bytes()));
+  DI_CHECK_OK(file->sync());
+  return std::unique_ptr<SegmentWriter>(new SegmentWriter(std::move(file), header.identity));
+}
+
+std::unique_ptr<SegmentWriter> SegmentWriter::resume(std::unique_ptr<DiskFile> file, uint64_t identity, int64_t end,
+                                                     std::vector<TableEntry> entries) {
+  std::unique_ptr<SegmentWriter> out(new SegmentWriter(std::move(file), identity));
+  out->end_ = end;
+  out->entries_ = std::move(entries);
+  return out;
+}
+
+Status SegmentWriter::append(std::span<const RecordView> records, std::vector<TableEntry>& written) {
+  while (!records.empty()) {
+    int64_t bytes = 0;
+    size_t count = 0;
+    for (; count < records.size(); ++count) {
+      const int64_t more = record_bytes(records[count].tokens.size(), records[count].payload.size());
+      if (count > 0 && bytes + more > kWriteBytes) break;
+      bytes += more;
+    }
+    BlockBuffer buffer(bytes);
+    std::vector<TableEntry> fresh;
+    int64_t at = 0;
+    for (const RecordView& record : records.first(count)) {
+      const int64_t size = record_bytes(record.tokens.size(), record.payload.size());
+      const auto out = buffer.bytes().subspan(static_cast<size_t>(at), static_cast<size_t>(size));
+      encode_record(identity_, static_cast<uint64_t>(end_ + at), record, out);
+      const auto first = static_cast<uint32_t>((end_ + at) / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
+      const auto kind = static_cast<uint8_t>(record.kind), flags = static_cast<uint8_t>(record.exact ? 1 : 0);
+      fresh.push_back({record.key, record.tenant, first, blocks, kind, flags});
+      at += size;
+    }
+    DI_CHECK_OK(file_->write(end_, buffer.bytes()));
+    end_ += bytes;
+    entries_.insert(entries_.end(), fresh.begin(), fresh.end());
+    written.insert(written.end(), fresh.begin(), fresh.end());
+    records = records.subspan(count);
+  }
+  return {};
+}
+
+Status SegmentWriter::seal() {
+  // What a failed write left behind the last record goes first: the footer must be the file's last block.
+  DI_CHECK_OK(file_->truncate(end_));
+  BlockBuffer buffer(table_bytes(entries_.size()) + kStoreBlock);
+  encode_table(identity_, static_cast<uint64_t>(end_), entries_, buffer.bytes());
+  DI_CHECK_OK(file_->write(end_, buffer.bytes()));
+  return file_->sync();
+}
+
+Result<SegmentHeader> load_header(const DiskFile& file) {
+  BlockBuffer block(kStoreBlock);
+  DI_CHECK_OK(file.read(0, block.bytes()));
+  return decode_header(block.bytes());
+}
+
+Result<SegmentContent> load_segment(const DiskFile& file, uint64_t identity, int64_t from) {
+  DI_TRY(const int64_t size, file.size());
+  const int64_t file_bytes = size / kStoreBlock * kStoreBlock;
+  SegmentContent out;
+  out.end = from;
+  if (file_bytes <= from) return out;
+  const Status table = size == file_bytes ? load_table(file, file_bytes, identity, out) : Status(corrupt("half a block at the end"));
+  if (table) return out;
+  if (table.error().code == ErrorCode::kIo || table.error().code == ErrorCode::kNotFound) return table.error();
+  DI_CHECK_OK(scan_records(file, file_bytes, identity, from, out));
+  return out;
+}
+
+}  // namespace deepinfer
