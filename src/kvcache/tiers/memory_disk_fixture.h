@@ -65,21 +65,26 @@ class MemoryDisk final : public StoreDisk {
     std::map<std::string, std::shared_ptr<Inode>> after;
     for (const auto& [path, inode] : names_) after[path.starts_with(from + "/") ? to + path.substr(from.size()) : path] = inode;
     names_ = std::move(after);
+    std::erase_if(folders_, [&](const std::string& path) { return path == from || path.starts_with(from + "/"); });
   }
 
   Result<std::vector<DiskEntry>> list(const std::string& folder) override {
     const std::lock_guard lock(mutex_);
     DI_CHECK_OK(fault("list", folder));
     std::vector<DiskEntry> out;
+    const bool there = folders_.contains(folder);
     for (const auto& [path, inode] : names_) {
-      if (path.starts_with(folder + "/")) out.push_back({path.substr(folder.size() + 1), static_cast<int64_t>(inode->now.size())});
+      if (path.starts_with(folder + "/"))
+        out.push_back({path.substr(folder.size() + 1), static_cast<int64_t>(inode->now.size())});
     }
-    if (out.empty()) return not_found("no folder " + folder);
+    if (out.empty() && !there) return not_found("no folder " + folder);
     return out;
   }
   Status make_folders(const std::string& path) override {
     const std::lock_guard lock(mutex_);
-    return fault("make_folders", path);
+    DI_CHECK_OK(fault("make_folders", path));
+    folders_.insert(path);
+    return {};
   }
   Result<std::unique_ptr<DiskFile>> create(const std::string& path) override {
     const std::lock_guard lock(mutex_);
@@ -184,8 +189,10 @@ class MemoryDisk final : public StoreDisk {
       const bool has_old = end <= inode.durable.size(), has_new = end <= inode.now.size();
       const bool differs = has_old && has_new && !std::equal(&inode.now[at], &inode.now[end - 1] + 1, &inode.durable[at]);
       const bool take_new = has_new && (!has_old || differs) && keeps();
-      if (take_new) std::copy_n(&inode.now[at], end - at, &bytes[at]);
-      else if (has_old) std::copy_n(&inode.durable[at], end - at, &bytes[at]);
+      if (take_new)
+        std::copy_n(&inode.now[at], end - at, &bytes[at]);
+      else if (has_old)
+        std::copy_n(&inode.durable[at], end - at, &bytes[at]);
     }
     return std::make_shared<Inode>(Inode{bytes, bytes});
   }
@@ -193,6 +200,7 @@ class MemoryDisk final : public StoreDisk {
   mutable std::mutex mutex_;
   Fault fault_;
   std::map<std::string, std::shared_ptr<Inode>> names_, durable_names_;
+  std::set<std::string> folders_;
   std::shared_ptr<std::set<std::string>> locks_ = std::make_shared<std::set<std::string>>();
 };
 

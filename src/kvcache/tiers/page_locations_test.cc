@@ -43,7 +43,8 @@ TEST(PageLocations, ThoseOfDeadSegmentsLeaveWhenRoomIsNeeded) {
   PageLocations locations;
   size_t most = 0;
   for (uint32_t segment = 0; segment < 100; ++segment) {
-    for (uint64_t i = 0; i < 100; ++i) locations.insert(key_of(segment * 100 + i), {segment, 0}, [&](uint32_t s) { return s + 3 > segment; });
+    for (uint64_t i = 0; i < 100; ++i)
+      locations.insert(key_of(segment * 100 + i), {segment, 0}, [&](uint32_t s) { return s + 3 > segment; });
     most = std::max(most, locations.memory_bytes());
   }
   EXPECT_LE(most, 1024u * 24);
@@ -57,7 +58,8 @@ TEST(PageLocations, APageTakesAtMost120BytesWhileTheTableGrowsToo) {
   for (uint64_t i = 0; i < kPages; ++i) {
     const size_t before = locations.peak_memory_bytes();
     locations.insert(key_of(i), {static_cast<uint32_t>(i / 4'000), static_cast<uint32_t>(i)}, [](uint32_t) { return true; });
-    const size_t bytes = std::max(locations.memory_bytes(), before == locations.peak_memory_bytes() ? 0 : locations.peak_memory_bytes());
+    const size_t bytes =
+        std::max(locations.memory_bytes(), before == locations.peak_memory_bytes() ? 0 : locations.peak_memory_bytes());
     if (i > 1'000) most = std::max(most, static_cast<double>(bytes) / static_cast<double>(i + 1));
   }
   RecordProperty("most_bytes_a_page", std::to_string(most));

@@ -155,7 +155,8 @@ Result<std::unique_ptr<DiskLock>> PosixDisk::lock(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file.get() < 0) return disk_error("open", path, errno);
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return disk_error("lock", path, errno);
-  struct stat held {}, named {};
+  struct stat held {
+  }, named{};
   const bool same = ::fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino;
   if (!same) return disk_error("lock", path, EWOULDBLOCK);
   return std::unique_ptr<DiskLock>(std::make_unique<PosixLock>(path, std::move(file)));

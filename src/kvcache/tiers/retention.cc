@@ -15,7 +15,8 @@ constexpr int64_t kBucketsOfALife = 8;
 
 bool parse_hex(std::string_view text, size_t digits, uint64_t& out) {
   if (text.size() != digits) return false;
-  const bool lower = std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  const bool lower =
+      std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   return lower && std::from_chars(text.data(), text.data() + text.size(), out, 16).ec == std::errc();
 }
 
@@ -40,7 +41,8 @@ bool is_ageing(const RetentionLives& lives, RetentionClass retention, int64_t ex
 }
 
 std::string segment_path(const SegmentName& name) {
-  return fmt::format("{}/{}/{:016x}-{:08x}.seg", name.fingerprint, retention_class_name(name.retention), name.writer, name.sequence);
+  return fmt::format("{}/{}/{:016x}-{:08x}.seg", name.fingerprint, retention_class_name(name.retention), name.writer,
+                     name.sequence);
 }
 
 bool parse_segment_path(std::string_view path, SegmentName& out) {

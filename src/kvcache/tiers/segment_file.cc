@@ -141,7 +141,8 @@ Result<SegmentContent> load_segment(const DiskFile& file, uint64_t identity, int
   SegmentContent out;
   out.end = from;
   if (file_bytes <= from) return out;
-  const Status table = size == file_bytes ? load_table(file, file_bytes, identity, out) : Status(corrupt("half a block at the end"));
+  const Status table =
+      size == file_bytes ? load_table(file, file_bytes, identity, out) : Status(corrupt("half a block at the end"));
   if (table) return out;
   if (table.error().code == ErrorCode::kIo || table.error().code == ErrorCode::kNotFound) return table.error();
   DI_CHECK_OK(scan_records(file, file_bytes, identity, from, out));

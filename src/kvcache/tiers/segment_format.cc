@@ -242,7 +242,8 @@ Result<std::vector<TableEntry>> decode_table(const SegmentFooter& footer, std::s
     entries.push_back({get<PageKey>(at, 0), get<uint64_t>(at, 16), get<uint32_t>(at, 24), get<uint32_t>(at, 28), at[32], at[33]});
     const TableEntry& entry = entries.back();
     const uint64_t end = (uint64_t{entry.first_block} + entry.blocks) * kStoreBlock;
-    if (entry.first_block == 0 || entry.blocks == 0 || end > footer.table_offset) return corrupt("the table points outside the records");
+    if (entry.first_block == 0 || entry.blocks == 0 || end > footer.table_offset)
+      return corrupt("the table points outside the records");
   }
   return entries;
 }

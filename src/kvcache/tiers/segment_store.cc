@@ -21,8 +21,9 @@ SegmentStoreOptions fitted(SegmentStoreOptions options) {
 
 // What makes a sound record the wrong one.
 bool is_the_same(const RecordView& stored, const RecordView& wanted) {
-  return stored.kind == wanted.kind && stored.exact == wanted.exact && stored.key == wanted.key && stored.parent == wanted.parent &&
-         stored.tenant == wanted.tenant && std::equal(stored.tokens.begin(), stored.tokens.end(), wanted.tokens.begin(), wanted.tokens.end());
+  return stored.kind == wanted.kind && stored.exact == wanted.exact && stored.key == wanted.key &&
+         stored.parent == wanted.parent && stored.tenant == wanted.tenant &&
+         std::equal(stored.tokens.begin(), stored.tokens.end(), wanted.tokens.begin(), wanted.tokens.end());
 }
 
 }  // namespace
@@ -30,18 +31,20 @@ bool is_the_same(const RecordView& stored, const RecordView& wanted) {
 SegmentStore::SegmentStore(StoreDisk& disk, const Clock& clock, const SegmentStoreOptions& options)
     : disk_(disk), clock_(clock), options_(fitted(options)), folder_(folder_name(options.fingerprint)) {}
 
-Result<std::unique_ptr<SegmentStore>> SegmentStore::open(StoreDisk& disk, const Clock& clock, const SegmentStoreOptions& options) {
+Result<std::unique_ptr<SegmentStore>> SegmentStore::open(StoreDisk& disk, const Clock& clock,
+                                                         const SegmentStoreOptions& options) {
   if (options.root.empty() || options.page_tokens == 0 || options.page_bytes == 0) {
     return invalid_argument("a KV store needs a folder and the size of a page");
   }
   if (options.sections.size() > kMostStoredSections) {
-    return unsupported(fmt::format("{} sections of a page, a segment header has room for {}", options.sections.size(), kMostStoredSections));
+    return unsupported(
+        fmt::format("{} sections of a page, a segment header has room for {}", options.sections.size(), kMostStoredSections));
   }
   std::unique_ptr<SegmentStore> store(new SegmentStore(disk, clock, options));
   const int64_t page = record_bytes(options.page_tokens, options.page_bytes);
   if (store->options_.segment_bytes < page + 4 * kStoreBlock || page > kMostRecordBytes) {
-    return invalid_argument(fmt::format("the limit of {} bytes of the KV store {} leaves {} to a segment, a page takes {}", options.limit_bytes,
-                                        options.root, store->options_.segment_bytes, page));
+    return invalid_argument(fmt::format("the limit of {} bytes of the KV store {} leaves {} to a segment, a page takes {}",
+                                        options.limit_bytes, options.root, store->options_.segment_bytes, page));
   }
   // A folder that cannot be read now is an empty store that looks again.
   static_cast<void>(store->refresh());

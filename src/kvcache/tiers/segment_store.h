@@ -35,11 +35,11 @@ struct SegmentStoreOptions {
   StoreFingerprint fingerprint{};
   uint32_t page_tokens = 0, page_bytes = 0;
   std::vector<StoredSection> sections;
-  int64_t limit_bytes = 10'000'000'000;   // of everything below root
-  int64_t segment_bytes = 256 << 20;      // at most; smaller when the limit is
-  int64_t retry_us = 30'000'000;          // until a disk that failed is tried again
-  int64_t open_files = 256;               // segments held open for reading
-  uint64_t writer_seed = 0;               // process, machine: makes writers that start together differ
+  int64_t limit_bytes = 10'000'000'000;  // of everything below root
+  int64_t segment_bytes = 256 << 20;     // at most; smaller when the limit is
+  int64_t retry_us = 30'000'000;         // until a disk that failed is tried again
+  int64_t open_files = 256;              // segments held open for reading
+  uint64_t writer_seed = 0;              // process, machine: makes writers that start together differ
   RetentionLives lives;
 };
 
@@ -148,7 +148,7 @@ class SegmentStore {
   int64_t write_again_us_ = 0;
   std::unordered_set<std::string> rejected_;  // paths of segments that are not for us
 
-  mutable std::mutex index_;  // never held while the disk is asked; guards what follows
+  mutable std::mutex index_;       // never held while the disk is asked; guards what follows
   std::vector<Segment> segments_;  // numbers are never used again
   std::unordered_map<std::string, uint32_t> by_path_;
   PageLocations pages_, snapshots_;

@@ -23,7 +23,8 @@ Status SegmentStore::look() {
   const int64_t now = now_s();
   for (size_t i = 0; i < kNumRetentionClasses; ++i) {
     const Writing& active = active_[i];
-    if (active.writer && active.closes_s != 0 && now >= active.closes_s) static_cast<void>(end_segment(static_cast<RetentionClass>(i)));
+    if (active.writer && active.closes_s != 0 && now >= active.closes_s)
+      static_cast<void>(end_segment(static_cast<RetentionClass>(i)));
   }
   auto listed = disk_.list(full(folder_));
   if (!listed && listed.error().code != ErrorCode::kNotFound) return listed.error();
@@ -94,7 +95,8 @@ void SegmentStore::load(const SegmentName& name, int64_t bytes) {
   if (!file) return;
   const auto header = load_header(**file);
   if (!header) return reject(name, header.error());
-  if (!is_ours(*header, name)) return reject(name, unsupported(fmt::format("{} is another model's or layout's, or misnamed", path)));
+  if (!is_ours(*header, name))
+    return reject(name, unsupported(fmt::format("{} is another model's or layout's, or misnamed", path)));
   auto content = load_segment(**file, header->identity, from);
   if (!content) return;
   if (!content->sealed) recover(name, header->identity, *content);

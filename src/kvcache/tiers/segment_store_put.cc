@@ -31,7 +31,8 @@ Status SegmentStore::put(RetentionClass retention, std::span<const RecordView> r
   }
   if (fresh.empty()) return {};
   if (clock_.now_us() < write_again_us_) {
-    return Error{ErrorCode::kUnavailable, fmt::format("the KV store {} could not be written and is tried again later", options_.root)};
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("the KV store {} could not be written and is tried again later", options_.root)};
   }
   Status done = put_fresh(retention, fresh);
   // kTooLarge: our own limits, not the disk.
@@ -174,8 +175,8 @@ Status SegmentStore::make_room(RetentionClass retention) {
     if (file.retention == RetentionClass::kPinned) pinned += file.bytes;
   }
   if (retention == RetentionClass::kPinned && pinned > options_.limit_bytes / 2) {
-    return too_large(fmt::format("pinned pages take half of the limit of {} bytes of the KV store {}: drop some", options_.limit_bytes,
-                                 options_.root));
+    return too_large(fmt::format("pinned pages take half of the limit of {} bytes of the KV store {}: drop some",
+                                 options_.limit_bytes, options_.root));
   }
   int64_t wanted = total + options_.segment_bytes - options_.limit_bytes;
   for (const size_t victim : choose_victims(files, wanted, now_s())) {
@@ -183,7 +184,8 @@ Status SegmentStore::make_room(RetentionClass retention) {
     wanted -= files[victim].bytes;
   }
   if (wanted <= 0) return {};
-  return exhausted(fmt::format("the limit of {} bytes of the KV store {} is taken by what cannot be removed", options_.limit_bytes, options_.root));
+  return exhausted(fmt::format("the limit of {} bytes of the KV store {} is taken by what cannot be removed",
+                               options_.limit_bytes, options_.root));
 }
 
 void SegmentStore::remove_segment(const std::string& path) {

@@ -33,8 +33,12 @@ struct TestPage {
 };
 
 inline SegmentStoreOptions test_store_options(std::string root, int64_t limit_bytes = 64 << 20) {
-  return {.root = std::move(root), .fingerprint = store_fingerprint("test"), .page_tokens = kTestPageTokens,
-          .page_bytes = kTestPageBytes, .sections = {{2, 0, 0, 600}, {2, 1, 600, 400}}, .limit_bytes = limit_bytes,
+  return {.root = std::move(root),
+          .fingerprint = store_fingerprint("test"),
+          .page_tokens = kTestPageTokens,
+          .page_bytes = kTestPageBytes,
+          .sections = {{2, 0, 0, 600}, {2, 1, 600, 400}},
+          .limit_bytes = limit_bytes,
           .segment_bytes = 96 << 10};
 }
 
