@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvcache/tiers/segment_store.h"
@@ -33,13 +34,15 @@ struct TestPage {
 };
 
 inline SegmentStoreOptions test_store_options(std::string root, int64_t limit_bytes = 64 << 20) {
-  return {.root = std::move(root),
-          .fingerprint = store_fingerprint("test"),
-          .page_tokens = kTestPageTokens,
-          .page_bytes = kTestPageBytes,
-          .sections = {{2, 0, 0, 600}, {2, 1, 600, 400}},
-          .limit_bytes = limit_bytes,
-          .segment_bytes = 96 << 10};
+  SegmentStoreOptions options;
+  options.root = std::move(root);
+  options.fingerprint = store_fingerprint("test");
+  options.page_tokens = kTestPageTokens;
+  options.page_bytes = kTestPageBytes;
+  options.sections = {{2, 0, 0, 600}, {2, 1, 600, 400}};
+  options.limit_bytes = limit_bytes;
+  options.segment_bytes = 96 << 10;  // small: many segments
+  return options;
 }
 
 inline std::unique_ptr<SegmentStore> must_open(StoreDisk& disk, const Clock& clock, const SegmentStoreOptions& options) {
