@@ -4,13 +4,12 @@
 
 #include "base/json.h"
 #include "recipe/branch_matcher.h"
+#include "recipe/tool_text.h"
 
 namespace deepinfer {
 
 namespace {
 
-constexpr const char* kCallsOpen = "<｜DSML｜";
-constexpr const char* kMarkupEnd = "</｜DSML｜";
 constexpr const char* kEndThink = "</think>";
 
 enum class Stage {
@@ -63,7 +62,7 @@ void add_stops(Branches& out, const ParseOptions& options) {
 }
 
 void add_calls(Branches& out, const ParseOptions& options) {
-  if (options.tool_calls) out.push_back({after_newlines(kCallsOpen), Effect::kDropMatch, Stage::kCalls});
+  if (options.tool_calls) out.push_back({after_newlines(std::string(call_markup::kMark)), Effect::kDropMatch, Stage::kCalls});
 }
 
 Branches text_branches(const ParseOptions& options, bool leading) {
@@ -106,17 +105,17 @@ Branches branches_of(Stage stage, const ParseOptions& options) {
     case Stage::kCalls:
       return {{literal("invoke name=\""), Effect::kDropMatch, Stage::kCallName},
               {literal("</｜DSML｜tool_calls>"), Effect::kDropMatch, Stage::kFinished},
-              {literal("</｜DSML｜ calls>"), Effect::kDropMatch, Stage::kFinished}};
+              {literal(std::string(call_markup::kClose)), Effect::kDropMatch, Stage::kFinished}};
     case Stage::kCallName: return {{literal("\""), Effect::kBeginCall, Stage::kArguments}};
     case Stage::kArguments:
       return {{literal("parameter name="), Effect::kNextParameter, Stage::kParameterName},
-              {literal(kMarkupEnd), Effect::kCloseCall, Stage::kCalls}};
+              {literal(std::string(call_markup::kEndMark)), Effect::kCloseCall, Stage::kCalls}};
     case Stage::kParameterName: return {{literal(" "), Effect::kColon, Stage::kParameterType}};
     case Stage::kParameterType:
       return {{literal("true\">"), Effect::kOpenQuote, Stage::kParameterText},
               {literal("false\">"), Effect::kDropMatch, Stage::kParameterRaw}};
-    case Stage::kParameterText: return {{literal(kMarkupEnd), Effect::kCloseQuote, Stage::kArguments}};
-    case Stage::kParameterRaw: return {{literal(kMarkupEnd), Effect::kDropMatch, Stage::kArguments}};
+    case Stage::kParameterText: return {{literal(std::string(call_markup::kEndMark)), Effect::kCloseQuote, Stage::kArguments}};
+    case Stage::kParameterRaw: return {{literal(std::string(call_markup::kEndMark)), Effect::kDropMatch, Stage::kArguments}};
     case Stage::kFinished:
     case Stage::kCount: return {};
   }
