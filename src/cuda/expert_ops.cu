@@ -29,15 +29,7 @@ void run_route(const GpuContext& c, const RouteParams& p) {
       if (threadIdx.x == 0) taken[best] = true;
       __syncwarp();
     }
-    if (threadIdx.x != 0) return;
-    int32_t* ids = p.ids + row * p.top_k;
-    float* weights = p.weights + row * p.top_k;
-    for (int e = 0, k = 0; e < p.experts; ++e) {
-      if (!taken[e]) continue;
-      ids[k] = e;
-      weights[k++] = score[e];
-    }
-    scale_expert_weights(p, weights);
+    if (threadIdx.x == 0) write_route(p, row, taken, score);
   });
 }
 

@@ -15,6 +15,18 @@ DI_BODY void scale_expert_weights(const RouteParams& p, float* weights) {
   for (int k = 0; k < p.top_k; ++k) weights[k] = weights[k] / (sum + 1e-20f) * p.scaling;
 }
 
+// The chosen experts of a row by growing id, and their weights.
+DI_BODY void write_route(const RouteParams& p, int64_t row, const bool* taken, const float* score) {
+  int32_t* ids = p.ids + row * p.top_k;
+  float* weights = p.weights + row * p.top_k;
+  for (int e = 0, k = 0; e < p.experts; ++e) {
+    if (!taken[e]) continue;
+    ids[k] = e;
+    weights[k++] = score[e];
+  }
+  scale_expert_weights(p, weights);
+}
+
 DI_BODY void route_row(const RouteParams& p, int64_t row) {
   const float* logits = p.logits + row * p.experts;
   const float* bias = p.is_image && p.is_image[row] ? p.bias_image : p.bias;
@@ -29,14 +41,7 @@ DI_BODY void route_row(const RouteParams& p, int64_t row) {
     }
     taken[best] = true;
   }
-  int32_t* ids = p.ids + row * p.top_k;
-  float* weights = p.weights + row * p.top_k;
-  for (int e = 0, k = 0; e < p.experts; ++e) {
-    if (!taken[e]) continue;
-    ids[k] = e;
-    weights[k++] = score[e];
-  }
-  scale_expert_weights(p, weights);
+  write_route(p, row, taken, score);
 }
 
 DI_BODY void group_pairs_all(const GroupPairsParams& p, int64_t num_rows) {
