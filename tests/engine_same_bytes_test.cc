@@ -25,6 +25,7 @@ struct World {
   int32_t extra_tokens = 0;  // step_tokens = max_batch + this; 0 = the default budget
   bool together = true;
   int32_t context = 256;
+  int32_t pages = 0;  // 0 = the preset's, and where that is a number, the context follows from it
   int threads = 1;  // where tests share a machine, hand-overs between threads take most of a small step
 };
 
@@ -34,7 +35,8 @@ std::vector<Answer> answers_in(const World& world, const std::vector<Request>& r
   const auto model = value(V41Model::create(*device, shipped));
   EngineOptions options{.replay = world.replay};
   if (world.extra_tokens > 0) options.step_tokens = options.max_batch + world.extra_tokens;
-  if (options.pages == 0) options.context = world.context;
+  if (world.pages > 0) options.pages = world.pages;
+  if (world.pages > 0 || options.pages == 0) options.context = world.context;
   const auto engine = value(Engine::create(*device, *model, options));
   Recorder seen;
   std::vector<RequestId> ids;
@@ -81,8 +83,10 @@ TEST(EngineSameBytes, LongPromptsTakeTheirOwnBranches) {
   for (int32_t i = 0; i < 1500; ++i) request.prompt.push_back(10 + i * 37 % 5000);
   request.max_tokens = 4;
   request.sampling.seed = 7;
-  const World alone{.together = false, .context = 2048};
-  expect_equal(answers_in({.device = "delayed", .context = 2048}, {request}), answers_in(alone, {request}), "delayed");
+  const World alone{.extra_tokens = 500, .together = false, .context = 2048, .pages = 48};
+  World delayed = alone;
+  delayed.device = "delayed";
+  expect_equal(answers_in(delayed, {request}), answers_in(alone, {request}), "delayed");
 }
 
 }  // namespace
