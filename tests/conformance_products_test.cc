@@ -123,6 +123,7 @@ SampleRow random_draw(Random& random, int kind) {
   s.repetition_penalty = 1.0f;
   s.num_logprobs = kind % 2 ? random.below(kMaxTopLogprobs + 1) : -1;
   if (kind % 7 == 5) s.bias_begin = 1, s.bias_end = 5;
+  s.draft = -1;
   if (kind % 7 == 6) {
     s.history_begin = 0, s.history_end = 4;
     s.repetition_penalty = 1.3f, s.frequency_penalty = 0.4f, s.presence_penalty = 0.1f;
@@ -135,7 +136,10 @@ TEST_P(ConformanceProducts, Sample) {
     const int n = vocab > 10000 ? 12 : 40, m = n + 2;
     Twin t(device());
     std::vector<SampleRow> draws;
-    for (int i = 0; i < m; ++i) draws.push_back(random_draw(random, i % 36));
+    for (int i = 0; i < m; ++i) {
+      draws.push_back(random_draw(random, i % 36));
+      if (i % 3 != 0) draws.back().draft = random.below(vocab), draws.back().draft_row = (i + i % 3 - 1) % m;
+    }
     auto logits = random.f32(int64_t{m} * vocab);
     for (int i = 0; i < m * 3; ++i) logits[static_cast<size_t>(i) * 7 % logits.size()] = 3.0f;  // ties, often at the cut
     for (int i = 0; i < vocab; ++i) logits[static_cast<size_t>(i)] = i % 2 ? INFINITY : -INFINITY;
@@ -149,12 +153,14 @@ TEST_P(ConformanceProducts, Sample) {
     const auto bias_ids = t.in(below(random, 6, vocab));
     const auto bias = t.in(random.f32(6));
     const auto history = t.in(std::vector<int32_t>{0, 2, 1, 1, 0, 3, 2, 1, 0, 4, 5, 5});
-    const auto scratch = t.scratch<float>(int64_t{t.scratch_rows()} * 2 * vocab);
+    const auto scratch = t.scratch<float>(int64_t{t.scratch_rows()} * 4 * vocab);
     const auto results = t.in(std::vector<SampleResult>(static_cast<size_t>(m), SampleResult{}));
-    for (const bool masked : {false, true}) {
+    const auto drafts = t.in(random.f32(int64_t{m} * vocab));
+    for (const int kind : {0, 1, 2, 3}) {
       t.check("sample of " + std::to_string(vocab), [&](Ops ops, At at) {
-        ops.sample({at.rows(count, n), at(logit), at(settings), at(bias_ids), at(bias), at(history), masked ? at(mask) : nullptr,
-                    words, at(scratch), t.scratch_rows(), at(results), vocab});
+        ops.sample({at.rows(count, n), at(logit), at(settings), at(bias_ids), at(bias), at(history),
+                    kind % 2 ? at(mask) : nullptr, words, at(scratch), t.scratch_rows(), at(results), vocab,
+                    kind / 2 ? at(drafts) : nullptr});
       });
     }
   }

@@ -26,7 +26,7 @@ struct World {
   bool together = true;
   int32_t context = 256;
   int32_t pages = 0;  // 0 = the preset's, and where that is a number, the context follows from it
-  int threads = 1;  // where tests share a machine, hand-overs between threads take most of a small step
+  int threads = 1;    // where tests share a machine, hand-overs between threads take most of a small step
 };
 
 std::vector<Answer> answers_in(const World& world, const std::vector<Request>& requests) {

@@ -2,6 +2,12 @@
 // (speculation.md section 8, determinism.md section 5).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
 #include "tests/shipped_model.h"
 #include "tests/speculation_harness.h"
 
@@ -112,6 +118,74 @@ TEST(SpeculationSameBytes, AConversationOverTheCache) {
       EXPECT_GT(warm->stats().prefix.hit_tokens, 300);
     }
   }
+}
+
+// How often each token stands at place `at` of the answers; -1 = ended before.
+std::map<TokenId, double> tokens_at(const Outcome& run, size_t at) {
+  std::map<TokenId, double> counts;
+  for (const Answer& answer : run.answers) ++counts[at < answer.tokens.size() ? answer.tokens[at] : -1];
+  return counts;
+}
+
+// Of two samples of the same size; bins of few are left out. Gives chi-square over the value that is passed once in a thousand.
+double difference(const std::map<TokenId, double>& a, const std::map<TokenId, double>& b) {
+  std::set<TokenId> tokens;
+  for (const auto* counts : {&a, &b}) {
+    for (const auto& [token, count] : *counts) tokens.insert(token);
+  }
+  double sum = 0, bins = 0;
+  for (const TokenId token : tokens) {
+    const double x = a.contains(token) ? a.at(token) : 0, y = b.contains(token) ? b.at(token) : 0;
+    if (x + y < 10) continue;
+    sum += (x - y) * (x - y) / (x + y), ++bins;
+  }
+  const double freedom = std::max(1.0, bins - 1), spread = 2 / (9 * freedom);
+  const double limit = freedom * std::pow(1 - spread + 3.09 * std::sqrt(spread), 3);  // Wilson and Hilferty
+  return sum / limit;
+}
+
+// Rejection gives other answers with the same distribution: also where drafts end the answer, where few drafts are verified, and
+// with penalties and truncation.
+TEST(SpeculationSameBytes, RejectionKeepsTheDistribution) {
+  const Tokenizer tokenizer = value(Tokenizer::parse(value(read_file(join_path(kModelDir, "tokenizer.json")))));
+  std::vector<Request> requests(600);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = tokenizer.encode("Once upon a time, there was a little girl");
+    requests[i].max_tokens = 4;
+    requests[i].sampling.seed = i;
+    requests[i].sampling.temperature = 1.5f;
+    requests[i].sampling.top_k = 20;
+    requests[i].sampling.frequency_penalty = 0.3f;
+  }
+  ShippedWorld world;
+  const EngineOptions plain{.queue_limit = 600, .speculation = kSpeculationOff};
+  // Half of what comes second ends the answer.
+  std::vector<TokenId> stops;
+  bool ends = true;
+  for (const auto& [token, count] : tokens_at(world.run(requests, plain), 1)) {
+    if (std::exchange(ends, !ends)) stops.push_back(token);
+  }
+  for (Request& request : requests) request.stop_ids = stops;
+  const Outcome alone = world.run(requests, plain);
+  for (Request& request : requests) *request.sampling.seed += requests.size();
+  for (const SpeculationSchedule schedule : {SpeculationSchedule::kFixed, SpeculationSchedule::kSync}) {
+    EngineOptions rejecting{.queue_limit = 600, .speculation = drafting(3, nullptr, schedule)};
+    rejecting.speculation.verify = DraftVerification::kRejection;
+    const Outcome run = world.run(requests, rejecting);
+    EXPECT_GT(sum(run.stats.speculation.accepted), 0);
+    for (size_t at = 0; at < 4; ++at) EXPECT_LT(difference(tokens_at(run, at), tokens_at(alone, at)), 1) << "token " << at;
+  }
+}
+
+TEST(SpeculationSameBytes, RejectionNeedsTheDraftersLogits) {
+  OracleDrafter oracle({0x1f});
+  EngineOptions options{.speculation = drafting(5, &oracle)};
+  options.speculation.verify = DraftVerification::kRejection;
+  const auto device = device_named("cpu", 1);
+  const auto model = value(V41Model::create(*device, shipped_options()));
+  const auto engine = Engine::create(*device, *model, options);
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("keeps their logits"), std::string::npos) << engine.error().message;
 }
 
 }  // namespace

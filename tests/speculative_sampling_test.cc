@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ops/portable/sample.h"
-#include "policy/rejection.h"
 #include "policy/verification.h"
 
 namespace deepinfer {
@@ -16,22 +15,44 @@ namespace {
 
 using Distribution = std::vector<float>;
 
-// One draw from `p` as the engine's sampler makes it.
-int32_t draw(const Distribution& p, uint64_t seed, int64_t position, uint32_t stream) {
-  std::vector<float> logits(p.size()), scratch(2 * p.size());
+std::vector<float> logits_of(const Distribution& p) {
+  std::vector<float> logits(p.size());
   for (size_t i = 0; i < p.size(); ++i) logits[i] = p[i] > 0 ? std::log(p[i]) : -INFINITY;
+  return logits;
+}
+
+SampleRow plain_row(uint64_t seed, int64_t position, uint32_t stream) {
   SampleRow row{};
   row.seed = seed, row.position = position, row.stream = stream;
   row.temperature = row.top_p = row.repetition_penalty = 1.0f;
   row.num_logprobs = -1;
+  row.draft = -1;
+  return row;
+}
+
+int32_t sample(const SampleRow& row, const Distribution& p, const float* draft_logits = nullptr) {
+  const std::vector<float> logits = logits_of(p);
+  std::vector<float> scratch(4 * p.size());
   SampleResult result{};
   SampleParams params{};
   params.logits = logits.data(), params.settings = &row, params.results = &result, params.vocab = static_cast<int32_t>(p.size());
+  params.draft_logits = draft_logits;
   sample_row(params, 0, scratch.data());
   return result.token;
 }
 
-float uniform(uint64_t seed, int64_t position) { return uniform_of(draw_words({seed, position, 2}, 0).word[0]); }
+// One draw from `p` as the engine's sampler makes it.
+int32_t draw(const Distribution& p, uint64_t seed, int64_t position, uint32_t stream) {
+  return sample(plain_row(seed, position, stream), p);
+}
+
+// The token that comes when draft `d` of distribution `draft` is verified by rejection.
+int32_t verify(const Distribution& target, const Distribution& draft, int32_t d, uint64_t seed, int64_t position) {
+  SampleRow row = plain_row(seed, position, 0);
+  row.draft = d;
+  const std::vector<float> logits = logits_of(draft);
+  return sample(row, target, logits.data());
+}
 
 double overlap(const Distribution& a, const Distribution& b) {
   double sum = 0;
@@ -69,16 +90,10 @@ std::vector<int32_t> speak(const Language& language, const Scheduler& schedule, 
     previous = first;
     int32_t k = 0;
     for (; k < length; ++k) {
-      const Distribution &target = language.target(previous), &draft = language.draft(previous);
-      const auto d = static_cast<size_t>(drafts[static_cast<size_t>(k)]);
-      if (accept_draft(double{target[d]}, double{draft[d]}, double{uniform(seed, place + k)})) {
-        out.push_back(previous = drafts[static_cast<size_t>(k)]);
-        continue;
-      }
-      Distribution rest(target.size());
-      residual_distribution(target, draft, rest);
-      out.push_back(draw(rest, seed, place + k, 3));
-      break;
+      const int32_t drafted = drafts[static_cast<size_t>(k)];
+      out.push_back(verify(language.target(previous), language.draft(previous), drafted, seed, place + k));
+      if (out.back() != drafted) break;
+      previous = drafted;
     }
     if (k == length) out.push_back(draw(language.target(previous), seed, place + k, 0));
   }
@@ -190,6 +205,35 @@ TEST(SpeculativeSampling, RejectionKeepsTheDistributionUnderEverySchedule) {
   }
 }
 
+// With temperature, top-k, top-p and min-p the target is what is left of it, and the drafts are drawn from what is left of
+// theirs.
+TEST(SpeculativeSampling, RejectionKeepsTruncatedDistributions) {
+  const Distribution target = {0.4f, 0.25f, 0.15f, 0.1f, 0.06f, 0.04f}, draft = {0.1f, 0.3f, 0.05f, 0.3f, 0.05f, 0.2f};
+  constexpr int kRuns = 100000;
+  for (int kind = 0; kind < 4; ++kind) {
+    SampleRow settings = plain_row(0, 5, 0);
+    settings.temperature = 0.7f;
+    settings.top_k = kind == 1 ? 3 : 0, settings.top_p = kind == 2 ? 0.8f : 1.0f, settings.min_p = kind == 3 ? 0.2f : 0.0f;
+    const std::vector<float> draft_logits = logits_of(draft);
+    std::array<double, 6> plain{}, rejected{};
+    for (uint64_t run = 0; run < kRuns; ++run) {
+      SampleRow row = settings;
+      row.seed = run;
+      ++plain[static_cast<size_t>(sample(row, target))];
+      row.seed = run + kRuns, row.stream = 1;
+      row.draft = sample(row, draft), row.stream = 0;
+      ++rejected[static_cast<size_t>(sample(row, target, draft_logits.data()))];
+    }
+    double sum = 0;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(plain[i] == 0, rejected[i] == 0) << kind << " " << i;
+      const double both = plain[i] + rejected[i];
+      if (both > 0) sum += (plain[i] - rejected[i]) * (plain[i] - rejected[i]) / both;
+    }
+    EXPECT_LT(sum, 20.5) << kind;  // 5 degrees of freedom: passed once in a thousand
+  }
+}
+
 // Section 2: expected acceptance of one draft, drawn with the same noise as the target or accepted by chance.
 TEST(SpeculativeSampling, AcceptanceRates) {
   const struct {
@@ -205,8 +249,8 @@ TEST(SpeculativeSampling, AcceptanceRates) {
     for (int run = 0; run < kRuns; ++run) {
       const auto seed = static_cast<uint64_t>(run);
       same += draw(row.target, seed, 5, 0) == draw(row.draft, seed, 5, 0);
-      const auto d = static_cast<size_t>(draw(row.draft, seed, 5, 1));
-      accepted += accept_draft(double{row.target[d]}, double{row.draft[d]}, double{uniform(seed, 5)});
+      const int32_t d = draw(row.draft, seed, 5, 1);
+      accepted += verify(row.target, row.draft, d, seed, 5) == d;
     }
     EXPECT_NEAR(same / kRuns, row.coupled, 0.005);
     EXPECT_NEAR(accepted / kRuns, row.rejection, 0.005);

@@ -102,7 +102,7 @@ void run_sample(Context& c, const SampleParams& p) {
   c.pool.run(
       live(p.rows),
       [&](int64_t begin, int64_t end, int worker) {
-        float* scratch = p.scratch + int64_t{worker} * 2 * p.vocab;
+        float* scratch = p.scratch + int64_t{worker} * sample_scratch(p);
         for (int64_t r = begin; r < end; ++r) sample_row(p, r, scratch);
       },
       grain_for(0.5 * p.vocab));

@@ -135,6 +135,61 @@ __device__ int32_t draw_by_block(SampleRoom& room, const SampleRow& s, const flo
   return best_of_block(room, own).token;
 }
 
+// kept_masses() of the portable body.
+__device__ uint64_t kept_masses_by_block(SampleRoom& room, const SampleRow& s, const float* z, float* e, int32_t n, float top) {
+  for (int32_t i = threadIdx.x; i < n; i += kSampleThreads) e[i] = exp32((z[i] - top) / s.temperature);
+  __syncthreads();
+  Cut cut = {0, 0};
+  if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate_by_block(room, s, z, e, n);
+  uint64_t own = 0;
+  int64_t equal = 0;
+  for (int32_t begin = 0; begin < n; begin += kSampleThreads) {
+    const int32_t i = begin + static_cast<int32_t>(threadIdx.x);
+    const bool there = i < n && z[i] > kNever;
+    const uint32_t k = there ? ordered_bits(z[i]) : 0;
+    bool kept = there && k >= cut.key;
+    if (cut.key > 0) {
+      int total;
+      const int64_t before = equal + rank_in_block(room.cut, there && k == cut.key, &total);
+      equal += total;
+      if (k == cut.key && before >= cut.ties) kept = false;
+    }
+    if (i >= n) continue;
+    if (!kept || !(e[i] >= s.min_p)) e[i] = 0.0f;
+    own += mass_of(e[i]);
+  }
+  return sum_by_block(room.sums[0], own);
+}
+
+// draw_by_rejection() of the portable body.
+__device__ int32_t draw_by_rejection_by_block(SampleRoom& room, const SampleParams& p, const SampleRow& s, const float* z,
+                                              float* scratch, Best first) {
+  const int32_t n = p.vocab;
+  const float* logits = p.draft_logits + int64_t{s.draft_row} * n;
+  float *target = scratch, *draft_z = scratch + n, *draft = scratch + 2 * int64_t{n};
+  for (int32_t i = threadIdx.x; i < n; i += kSampleThreads) {
+    draft_z[i] = is_finite32(logits[i]) ? logits[i] : kNever;
+  }
+  __syncthreads();
+  const Best draft_first = argmax_by_block(room, draft_z, n, [](int32_t) { return true; });
+  if (draft_first.token < 0) return first.token;
+  const auto total = static_cast<double>(kept_masses_by_block(room, s, z, target, n, first.value));
+  const auto draft_total = static_cast<double>(kept_masses_by_block(room, s, draft_z, draft, n, draft_first.value));
+  const Overlap overlap = {target, draft, total, draft_total};
+  if (accept_draft(s, overlap)) return s.draft;
+  uint64_t own = 0;
+  for (int32_t i = threadIdx.x; i < n; i += kSampleThreads) own += residual_mass(overlap, i);
+  const bool more = has_residual(sum_by_block(room.sums[0], own));
+  Best best = {kNever, -1};
+  for (int32_t i = threadIdx.x; i < n; i += kSampleThreads) {
+    const float logit = residual_logit(overlap, more, i);
+    if (logit <= kNever || logit + kLargestGumbel < best.value) continue;
+    best = better_of(best, {logit + gumbel({s.seed, s.position, kResidualStream}, i), i});
+  }
+  best = best_of_block(room, best);
+  return best.token < 0 ? first.token : best.token;
+}
+
 // fill_logprobs() of the portable body; `e` is overwritten.
 __device__ void logprobs_by_block(SampleRoom& room, const SampleRow& s, const float* z, float* e, int32_t n, float top,
                                   SampleResult& result, int32_t token) {
@@ -169,7 +224,7 @@ __device__ void logprobs_by_block(SampleRoom& room, const SampleRow& s, const fl
 
 __global__ void __launch_bounds__(kSampleThreads) sample_kernel(SampleParams p) {
   __shared__ SampleRoom room;
-  float* z = p.scratch + int64_t{blockIdx.x} * 2 * p.vocab;
+  float* z = p.scratch + int64_t{blockIdx.x} * sample_scratch(p);
   float* e = z + p.vocab;
   const int64_t rows = live(p.rows);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -177,7 +232,9 @@ __global__ void __launch_bounds__(kSampleThreads) sample_kernel(SampleParams p) 
     prepare_by_block(p, row, z);
     const Best first = argmax_by_block(room, z, p.vocab, [](int32_t) { return true; });
     int32_t token = first.token;
-    if (token >= 0 && s.temperature > 0.0f) {
+    if (token >= 0 && s.temperature > 0.0f && has_draft(p, s)) {
+      token = draw_by_rejection_by_block(room, p, s, z, e, first);
+    } else if (token >= 0 && s.temperature > 0.0f) {
       if (s.top_p < 1.0f || s.min_p > 0.0f) {
         for (int32_t i = threadIdx.x; i < p.vocab; i += kSampleThreads) e[i] = exp32((z[i] - first.value) / s.temperature);
         __syncthreads();

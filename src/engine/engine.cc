@@ -91,7 +91,8 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
                                                          .max_logits = max_logits,
                                                          .max_context = resolved.context,
                                                          .max_drafts = drafts ? resolved.max_batch : 0}));
-  DI_TRY(loop->sampler_, Sampler::create(device, model.shape().vocab, max_logits));
+  if (drafts) DI_CHECK_OK(loop->speculation_->check(*loop->workspace_));
+  DI_TRY(loop->sampler_, Sampler::create(device, model.shape().vocab, max_logits, drafts && loop->speculation_->rejects()));
   const bool measures =
       resolved.speculation.mode == SpeculationMode::kAuto || resolved.speculation.schedule != SpeculationSchedule::kFixed;
   if (drafts && measures) {

@@ -35,12 +35,17 @@
 
 namespace deepinfer {
 
-// Drafts of the model's own drafter, verified by the model (speculation.md). Changes speed, never bytes.
+// kCoupled: a draft stands if it is the token that is drawn anyway, so answers keep their bytes. kRejection (the paper's): stands
+// by chance, so that answers keep their distribution and more drafts stand; which token comes for a seed then depends on load.
+enum class DraftVerification { kCoupled, kRejection };
+
+// Drafts of the model's own drafter, verified by the model (speculation.md).
 struct SpeculationOptions {
   SpeculationMode mode = SpeculationMode::kAuto;
   int32_t max_draft = 5;  // drafts verified per sequence and step, at most kMaxDraft
   SpeculationSchedule schedule = SpeculationSchedule::kSync;
-  int32_t lag = 2;                   // of kAsync
+  int32_t lag = 2;  // of kAsync
+  DraftVerification verify = DraftVerification::kCoupled;
   const Drafter* drafter = nullptr;  // instead of the model's own; must outlive the engine
 };
 

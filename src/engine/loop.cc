@@ -127,9 +127,10 @@ Status Engine::Loop::propose() {
 // Nobody is preempted for a draft.
 void Engine::Loop::make_room_for_drafts(Sequence& sequence) {
   const int64_t tokens = static_cast<int64_t>(sequence.tokens.size());
-  if (cache_->grow(sequence.cache, tokens + sequence.drafts.count)) return;
+  if (cache_->grow(sequence.cache, tokens + std::max(sequence.drafts.count, sequence.drafts.tested))) return;
   const int64_t room = static_cast<int64_t>(sequence.cache.lease.pages().size()) * model_.layout().page_tokens;
   sequence.drafts.count = static_cast<int32_t>(std::clamp<int64_t>(room - tokens, 0, sequence.drafts.count));
+  sequence.drafts.tested = std::min(sequence.drafts.tested, static_cast<int32_t>(std::max<int64_t>(room - tokens, 0)));
 }
 
 void Engine::Loop::plan() {
@@ -169,7 +170,8 @@ Status Engine::Loop::run() {
   Status status = model_.forward(plan_, state(), *workspace_);
   if (status && speculation_) status = speculation_->note_rows(state(), *workspace_);
   if (status && !logit_rows_.empty()) {
-    status = sampler_->enqueue(logit_rows_, workspace_->logits());
+    const float* draft_logits = speculation_ ? speculation_->draft_logits(*workspace_) : nullptr;
+    status = sampler_->enqueue(logit_rows_, workspace_->logits(), draft_logits);
   } else {
     sampler_->drop_masks();
   }

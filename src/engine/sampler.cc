@@ -8,14 +8,14 @@ constexpr float kNever = -1e30f;  // a bias that no logit outweighs
 
 }  // namespace
 
-Result<std::unique_ptr<Sampler>> Sampler::create(Device& device, int32_t vocab, int32_t max_rows) {
+Result<std::unique_ptr<Sampler>> Sampler::create(Device& device, int32_t vocab, int32_t max_rows, bool rejects) {
   std::unique_ptr<Sampler> sampler(new Sampler(device, vocab, max_rows));
   const size_t rows = static_cast<size_t>(max_rows);
   const size_t scratch_rows = static_cast<size_t>(device.parallelism());
   DI_TRY(sampler->count_, device.allocate(sizeof(int32_t)));
   DI_TRY(sampler->settings_, device.allocate(rows * sizeof(SampleRow)));
   DI_TRY(sampler->results_, device.allocate(rows * sizeof(SampleResult)));
-  DI_TRY(sampler->scratch_, device.allocate(scratch_rows * 2 * static_cast<size_t>(vocab) * sizeof(float)));
+  DI_TRY(sampler->scratch_, device.allocate(scratch_rows * (rejects ? 4 : 2) * static_cast<size_t>(vocab) * sizeof(float)));
   sampler->host_settings_.reserve(rows);
   sampler->host_results_.resize(rows);
   return sampler;
@@ -61,6 +61,9 @@ void Sampler::add_row(const DrawRow& draw) {
     sequence.counts.append_with(sequence.drafts.planned().first(static_cast<size_t>(draw.drafts)), host_history_);
   }
   row.history_end = static_cast<int32_t>(host_history_.size() / 3);
+  const Drafts& drafts = sequence.drafts;
+  row.draft = draw.drafts < drafts.tested ? drafts.tokens[static_cast<size_t>(draw.drafts)] : -1;
+  row.draft_row = drafts.first_row + draw.drafts * drafts.row_stride;
   host_settings_.push_back(row);
 }
 
@@ -73,7 +76,7 @@ Status Sampler::upload(Buffer& buffer, const void* data, size_t bytes) {
   return {};
 }
 
-Status Sampler::enqueue(std::span<const DrawRow> rows, const float* logits) {
+Status Sampler::enqueue(std::span<const DrawRow> rows, const float* logits, const float* draft_logits) {
   host_settings_.clear();
   host_bias_ids_.clear();
   host_bias_values_.clear();
@@ -102,6 +105,7 @@ Status Sampler::enqueue(std::span<const DrawRow> rows, const float* logits) {
   params.scratch_rows = device_.parallelism();
   params.results = results_.as<SampleResult>();
   params.vocab = vocab_;
+  params.draft_logits = draft_logits;
   device_.ops().sample(params);
   device_.download(host_results_.data(), results_.as<SampleResult>(), rows.size() * sizeof(SampleResult));
   return {};

@@ -26,14 +26,16 @@ SampleRow draw_settings(const Sequence& sequence, int32_t ahead);
 
 class Sampler {
  public:
-  static Result<std::unique_ptr<Sampler>> create(Device& device, int32_t vocab, int32_t max_rows);
+  // `rejects`: rows may verify drafts by rejection, which takes twice the scratch memory.
+  static Result<std::unique_ptr<Sampler>> create(Device& device, int32_t vocab, int32_t max_rows, bool rejects);
 
   // Begins the masks of a step's rows beside what runs next; enqueue() or drop_masks() ends that. Rows of one sequence lie
   // together, by growing number of drafts.
   void begin_masks(std::span<const DrawRow> rows) { mask_worker_.begin(rows, vocab_); }
   void drop_masks() { mask_worker_.finish(); }
-  // Row i of `logits` is drawn for rows[i], those of begin_masks().
-  Status enqueue(std::span<const DrawRow> rows, const float* logits);
+  // Row i of `logits` is drawn for rows[i], those of begin_masks(). `draft_logits`: what the drafts to reject were drawn from,
+  // null = no row rejects. REQUIRES: with them, create() was told so.
+  Status enqueue(std::span<const DrawRow> rows, const float* logits, const float* draft_logits);
   // Of the last enqueue(), after its work was waited for.
   const SampleResult& result(size_t row) const { return host_results_[row]; }
 

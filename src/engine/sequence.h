@@ -63,6 +63,11 @@ struct Drafts {
   DraftHabit habit;
   VerifiedBlock block;    // logits of the block at hand
   bool complete = false;  // it is verified whatever its confidence
+  // For rejection: the row of the pass's logits that the first draft was drawn from, the next ones `row_stride` further on; and
+  // how many of the drafts are tested. One more than `count` where a draft ends the answer or the block by what it is: the row
+  // before it tests it, and no row behind is needed.
+  int32_t first_row = 0, row_stride = 0;
+  int32_t tested = 0;
   std::span<const TokenId> planned() const { return {tokens.data(), static_cast<size_t>(count)}; }
 };
 

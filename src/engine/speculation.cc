@@ -18,6 +18,7 @@ Speculation::Speculation(Device& device, const Drafter& drafter, const Speculati
   members_.reserve(batch);
   sequences_.reserve(batch);
   blocks_.reserve(batch);
+  usable_.reserve(batch);
   draws_.reserve(draws);
   results_.resize(draws);
   confidence_.resize(draws);
@@ -30,6 +31,11 @@ std::unique_ptr<Speculation> Speculation::create(Device& device, const LanguageM
   const int32_t width = std::min({options.max_draft, drafter->width(), kMaxDraft});
   if (width <= 0) return nullptr;
   return std::unique_ptr<Speculation>(new Speculation(device, *drafter, options, width, max_batch));
+}
+
+Status Speculation::check(const Workspace& workspace) const {
+  if (!rejects() || draft_logits(workspace)) return {};
+  return unsupported("drafts can be verified by rejection only if the drafter keeps their logits, which this one does not");
 }
 
 Status Speculation::probe(const LanguageModel& model, const StateView& state, Workspace& workspace, int32_t max_rows) {
@@ -73,7 +79,7 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
                             Workspace& workspace) {
   members_.clear();
   pass_us_ = 0;
-  for (Sequence* sequence : decoding) sequence->drafts.count = 0;
+  for (Sequence* sequence : decoding) sequence->drafts.count = sequence->drafts.tested = 0;
   const bool drafts = control_.drafts(static_cast<int64_t>(decoding.size()));
   idle_steps_ = drafts ? 0 : idle_steps_ + 1;
   const bool rests = options_.mode == SpeculationMode::kAuto;
@@ -85,12 +91,19 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   if (members_.empty()) return {};
   DI_CHECK_OK(run_pass(state, workspace));
   blocks_.clear();
+  usable_.clear();
   for (size_t i = 0; i < members_.size(); ++i) take_drafts(i);
   control_.choose(blocks_, static_cast<int64_t>(decoding.size()), other_rows);
   for (size_t i = 0; i < members_.size(); ++i) {
-    members_[i]->drafts.count = blocks_[i].length;
-    members_[i]->drafts.complete = blocks_[i].complete;
-    if (blocks_[i].limit > 0 && blocks_[i].length == 0) members_[i]->drafts.habit.note_hopeless();
+    Drafts& drafts = members_[i]->drafts;
+    drafts.complete = blocks_[i].complete;
+    if (blocks_[i].limit > 0 && blocks_[i].length == 0) drafts.habit.note_hopeless();
+    if (rejects()) {
+      drafts.first_row = static_cast<int32_t>(i), drafts.row_stride = static_cast<int32_t>(members_.size());
+      drafts.tested = std::min(blocks_[i].length, usable_[i] + 1);
+      blocks_[i].length = std::min(blocks_[i].length, usable_[i]);
+    }
+    drafts.count = blocks_[i].length;
   }
   reckon(static_cast<int64_t>(decoding.size()));
   return {};
@@ -130,7 +143,10 @@ Status Speculation::run_pass(const StateView& state, Workspace& workspace) {
                           .tokens = sequence->tokens});
   }
   for (int32_t k = 0; k < drafter_.width(); ++k) {
-    for (const Sequence* sequence : members_) draws_.push_back(draw_settings(*sequence, k));
+    for (const Sequence* sequence : members_) {
+      draws_.push_back(draw_settings(*sequence, k));
+      draws_.back().stream = rejects() ? 1 : 0;
+    }
   }
   const int64_t before = clock_.now_us();
   const Status status = drafter_.draft({sequences_, draws_}, state, workspace, {results_.data(), confidence_.data()});
@@ -139,27 +155,33 @@ Status Speculation::run_pass(const StateView& state, Workspace& workspace) {
   return status ? done : status;
 }
 
-// A chain ends where the draft is no token, an end of the answer, or nothing the mask allows: no row behind it can count.
+// With rejection the schedule must not know where a block ends by what was drafted, so it may choose more drafts than are usable.
 void Speculation::take_drafts(size_t index) {
   Sequence& sequence = *members_[index];
-  Drafts& drafts = sequence.drafts;
-  const auto& stops = sequence.request.stop_ids;
-  const int32_t most = limit(sequence);
-  ProposedBlock block{.age = drafts.blocks, .history = &drafts.history};
+  const int32_t most = limit(sequence), usable = usable_drafts(sequence, index, most);
+  ProposedBlock block{.limit = rejects() ? most : usable, .age = sequence.drafts.blocks, .history = &sequence.drafts.history};
   for (int32_t k = 0; k < width_; ++k) {
     block.logits[static_cast<size_t>(k)] = confidence_[static_cast<size_t>(k) * members_.size() + index];
   }
-  while (block.limit < most) {
-    const TokenId token = results_[static_cast<size_t>(block.limit) * members_.size() + index].token;
+  sequence.drafts.block.logits = block.logits;
+  blocks_.push_back(block);
+  usable_.push_back(usable);
+}
+
+// A chain ends where the draft is no token, an end of the answer, or nothing the mask allows: no row behind it can count.
+int32_t Speculation::usable_drafts(Sequence& sequence, size_t index, int32_t most) {
+  const auto& stops = sequence.request.stop_ids;
+  int32_t usable = 0;
+  for (; usable < most; ++usable) {
+    const TokenId token = results_[static_cast<size_t>(usable) * members_.size() + index].token;
+    sequence.drafts.tokens[static_cast<size_t>(usable)] = token;
     if (token < 0 || std::find(stops.begin(), stops.end(), token) != stops.end()) break;
     // Where a constraint begins, the rows behind would need it.
     if (sequence.mask && !sequence.masked && token == sequence.request.constraint.begins_after) break;
     if (sequence.masked && !sequence.mask->accept(token)) break;
-    drafts.tokens[static_cast<size_t>(block.limit++)] = token;
   }
-  if (sequence.masked && block.limit > 0) sequence.mask->rollback(block.limit);
-  drafts.block.logits = block.logits;
-  blocks_.push_back(block);
+  if (sequence.masked && usable > 0) sequence.mask->rollback(usable);
+  return usable;
 }
 
 void Speculation::note_verified(Sequence& sequence, int32_t verified, int32_t accepted) {

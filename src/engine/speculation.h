@@ -3,7 +3,8 @@
 // Before a step, propose() runs one draft pass over the decoding sequences and lets scheduler/draft_control decide how many
 // drafts of each are verified (Sequence::drafts). Behind each forward pass note_rows() lets the drafter keep its context. After
 // the step note_verified() and note_step() tell what came of it. The sampler draws every token itself, keyed by seed and
-// position, so nothing that is decided here can change an answer (speculation.md section 2, mode `coupled`).
+// position, so nothing that is decided here can change an answer (speculation.md section 2, mode `coupled`). With rejection
+// the sampler also sees the drafts; then no draft may decide whether it is tested itself (section 5).
 // Promise: nothing is allocated once warm.
 // Threads: the engine's.
 #pragma once
@@ -25,6 +26,11 @@ class Speculation {
   // Null when the options or the model leave nothing to do.
   static std::unique_ptr<Speculation> create(Device& device, const LanguageModel& model, const SpeculationOptions& options,
                                              int32_t max_batch);
+  bool rejects() const { return options_.verify == DraftVerification::kRejection; }
+  // What rejection compares with; null in the coupled mode.
+  const float* draft_logits(const Workspace& workspace) const { return rejects() ? drafter_.logits(workspace) : nullptr; }
+  // Whether the drafter can do what the options ask.
+  Status check(const Workspace& workspace) const;
 
   // Drafts of one sequence and step at most.
   int32_t width() const { return width_; }
@@ -52,6 +58,7 @@ class Speculation {
   int32_t limit(const Sequence& sequence) const;
   Status run_pass(const StateView& state, Workspace& workspace);
   void take_drafts(size_t index);
+  int32_t usable_drafts(Sequence& sequence, size_t index, int32_t most);
   void reckon(int64_t decoding);
   void follow(std::span<Sequence* const> decoding, int64_t other_rows);
 
@@ -68,6 +75,7 @@ class Speculation {
   std::vector<SampleResult> results_;  // [drafter width, n]
   std::vector<float> confidence_;      // [drafter width, n]
   std::vector<ProposedBlock> blocks_;
+  std::vector<int32_t> usable_;  // drafts of each block before one that ends it by what it is
   int64_t pass_us_ = 0;
   bool noting_ = true;
   int64_t idle_steps_ = 0;  // in a row without a draft pass by the governor's word

@@ -62,6 +62,7 @@ SpeculationOptions speculation_options(const HostSettings& settings) {
                      : settings.spec_schedule == "async" ? SpeculationSchedule::kAsync
                                                          : SpeculationSchedule::kSync;
   options.lag = settings.spec_lag;
+  options.verify = settings.spec_verify == "rejection" ? DraftVerification::kRejection : DraftVerification::kCoupled;
   return options;
 }
 

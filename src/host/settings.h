@@ -20,6 +20,7 @@ struct HostSettings {
   int32_t spec_tokens = 5;
   std::string spec_schedule = "sync";
   int32_t spec_lag = 2;
+  std::string spec_verify = "coupled";
 
   void visit(FieldVisitor visit) {
     visit({.name = "model",
@@ -67,6 +68,10 @@ struct HostSettings {
            .value = "N",
            .min = 1,
            .max = 2});
+    visit({.name = "spec-verify",
+           .target = &spec_verify,
+           .help = "drafts stand if they are the token drawn anyway, or by chance, with the same distribution but other bytes",
+           .choices = {"coupled", "rejection"}});
   }
 };
 

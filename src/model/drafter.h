@@ -48,6 +48,9 @@ class Drafter {
   virtual int32_t width() const = 0;
   // Enqueued directly behind a forward pass on the same workspace.
   virtual Status note_rows(const StateView& state, Workspace& workspace) const = 0;
+  // Logits [width, n, vocab] that the last pass drew from, on the device, until the next pass; null = it has none, and its drafts
+  // cannot be verified by rejection.
+  virtual const float* logits(const Workspace&) const { return nullptr; }
   // Enqueues one pass. REQUIRES: at most WorkspaceLimits::max_drafts sequences.
   virtual Status draft(const DraftBatch& batch, const StateView& state, Workspace& workspace, const DraftOutput& out) const = 0;
 };

@@ -150,7 +150,8 @@ void V41Pass::draft_heads(int32_t sequences, const RowSet& set) {
                  .scratch = w_.sample_scratch,
                  .scratch_rows = w_.device->parallelism(),
                  .results = w_.draft_results + at,
-                 .vocab = s_.vocab});
+                 .vocab = s_.vocab,
+                 .draft_logits = nullptr});
   }
 }
 

@@ -144,4 +144,8 @@ Status V41Model::StageDrafter::draft(const DraftBatch& batch, const StateView& s
   return {};
 }
 
+const float* V41Model::StageDrafter::logits(const Workspace& workspace) const {
+  return static_cast<const V41Workspace&>(workspace).draft_logits;
+}
+
 }  // namespace deepinfer

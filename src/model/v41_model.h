@@ -78,6 +78,7 @@ class V41Model final : public LanguageModel {
     int32_t width() const override { return model_.options_.shape.draft_block; }
     Status note_rows(const StateView& state, Workspace& workspace) const override;
     Status draft(const DraftBatch& batch, const StateView& state, Workspace& workspace, const DraftOutput& out) const override;
+    const float* logits(const Workspace& workspace) const override;
 
    private:
     const V41Model& model_;

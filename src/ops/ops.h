@@ -478,7 +478,10 @@ struct SampleRow {
   int32_t bias_begin, bias_end;        // into bias_ids / bias_values
   int32_t history_begin, history_end;  // triples of `history`: (token, count in the answer, in prompt), for penalties
   int32_t num_logprobs;                // -1 none
-  uint32_t stream;                     // Philox stream, 0 = target
+  uint32_t stream;                     // Philox stream, 0 = target, 1 = a draft that rejection verifies
+  // With draft_logits: the draft to verify by rejection, -1 = none, and the row of the logits it was drawn from with these
+  // settings.
+  int32_t draft, draft_row;
 };
 
 struct SampleResult {
@@ -498,10 +501,11 @@ struct SampleParams {
   const int32_t* history;  // 3 per triple; tokens of one row are distinct
   const uint32_t* masks;   // [n, mask_words] bit set = allowed, or null
   int64_t mask_words;
-  float* scratch;         // [scratch_rows, 2 * V]
+  float* scratch;         // [scratch_rows, 2 * V], 4 * V with draft_logits
   int32_t scratch_rows;   // >= threads of the device
   SampleResult* results;  // [n]
   int32_t vocab;
+  const float* draft_logits;  // [draft rows, V], or null: no row has a draft
 };
 
 // ---- vision tower (model.md section 14) -------------------------------------------------------------------------------

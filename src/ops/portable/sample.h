@@ -1,10 +1,10 @@
 // ops/portable/sample.h - one draw from one row of logits (determinism.md sections 4 rule 6 and 6).
 //
-// Order: bias, penalties, mask, temperature, top-k, top-p, min-p, Gumbel argmax. A logit that is not finite can never be
-// drawn. Kept sets are prefixes of (logit descending, id ascending). Probabilities add up as integers of 2^-40 of the
-// largest one, so that sums have no order and top-p needs no sort.
-// Cost at 129k tokens: one pass for argmax, one more for a draw (noise is made only for tokens that can still win), four
-// each for top-k and top-p. Host body; a GPU implements the same rules its own way.
+// Order: bias, penalties, mask, temperature, top-k, top-p, min-p, Gumbel argmax; or, against a draft, rejection. A logit that is
+// not finite can never be drawn. Kept sets are prefixes of (logit descending, id ascending). Probabilities add up as integers of
+// 2^-40 of the largest one, so that sums have no order and top-p needs no sort. Cost at 129k tokens: one pass for argmax, one
+// more for a draw (noise is made only for tokens that can still win), four each for top-k and top-p. Host body; a GPU implements
+// the same rules its own way.
 #pragma once
 
 #include "ops/portable/dot.h"
@@ -15,6 +15,9 @@ namespace deepinfer {
 inline namespace DI_ISA_NS {
 
 inline constexpr float kNever = -3.40282347e38f;  // stands for "cannot be drawn" in the row's working copy
+
+// Floats of scratch of one row.
+DI_BODY int64_t sample_scratch(const SampleParams& p) { return (p.draft_logits ? 4 : 2) * int64_t{p.vocab}; }
 
 DI_BODY bool better(float a, int64_t ia, float b, int64_t ib) { return a > b || (a == b && ia < ib); }
 
@@ -173,20 +176,101 @@ DI_BODY int32_t draw(const SampleRow& s, const float* z, const float* e, int32_t
   return token;
 }
 
-// scratch: 2 * vocab floats; the second half holds relative probabilities.
+// ---- rejection (speculation.md section 2): the target's distribution whatever was drafted, not the path of the coupled draw
+
+inline constexpr uint32_t kAcceptStream = 2, kResidualStream = 3;
+inline constexpr double kLeastDraftProbability = 1e-8;
+
+DI_BODY void relative_probabilities(const SampleRow& s, const float* z, float* e, int32_t n, float top) {
+  const float temperature = s.temperature;
+  for (int32_t i = 0; i < n; ++i) e[i] = exp32((z[i] - top) / temperature);
+}
+
+// Leaves in `e` the relative probabilities of what can be drawn, 0 elsewhere, and gives the sum of their masses.
+DI_BODY uint64_t kept_masses(const SampleRow& s, const float* z, float* e, int32_t n, float top) {
+  relative_probabilities(s, z, e, n, top);
+  Cut cut = {0, 0};
+  if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, n);
+  uint64_t total = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    const uint32_t k = ordered_bits(z[i]);
+    const bool kept = z[i] > kNever && k >= cut.key && (k > cut.key || cut.ties-- > 0) && e[i] >= s.min_p;
+    e[i] = kept ? e[i] : 0.0f;
+    total += mass_of(e[i]);
+  }
+  return total;
+}
+
+struct Overlap {
+  const float *target, *draft;  // kept_masses() of both
+  double target_total, draft_total;
+  DI_BODY double target_at(int32_t i) const { return static_cast<double>(mass_of(target[i])) / target_total; }
+  DI_BODY double draft_at(int32_t i) const { return static_cast<double>(mass_of(draft[i])) / draft_total; }
+  DI_BODY double more_at(int32_t i) const {
+    const double more = target_at(i) - draft_at(i);
+    return more > 0.0 ? more : 0.0;
+  }
+};
+
+DI_BODY bool accept_draft(const SampleRow& s, const Overlap& overlap) {
+  const double drafted = overlap.draft_at(s.draft);
+  const double least = drafted > kLeastDraftProbability ? drafted : kLeastDraftProbability;
+  const double u = uniform_of(draw_words({s.seed, s.position, kAcceptStream}, 0).word[0]);
+  return u < overlap.target_at(s.draft) / least;
+}
+
+// In units of 2^-40, so that a sum has no order.
+DI_BODY uint64_t residual_mass(const Overlap& overlap, int32_t i) {
+  return static_cast<uint64_t>(overlap.more_at(i) * 1099511627776.0);
+}
+DI_BODY bool has_residual(uint64_t mass) { return static_cast<double>(mass) > kLeastDraftProbability * 1099511627776.0; }
+
+// Logarithm of the weight of token i after a refusal: what the target has more than the draft, or all of it where hardly
+// anything is left.
+DI_BODY float residual_logit(const Overlap& overlap, bool more, int32_t i) {
+  const double weight = more ? overlap.more_at(i) : overlap.target_at(i);
+  return weight > 0.0 ? log32(static_cast<float>(weight)) : kNever;
+}
+
+DI_BODY bool has_draft(const SampleParams& p, const SampleRow& s) { return p.draft_logits && s.draft >= 0; }
+
+// `first` is the target's argmax. scratch: 3 * vocab floats.
+DI_BODY int32_t draw_by_rejection(const SampleParams& p, const SampleRow& s, const float* z, float* scratch, int32_t first) {
+  const int32_t n = p.vocab;
+  const float* logits = p.draft_logits + int64_t{s.draft_row} * n;
+  float *target = scratch, *draft_z = scratch + n, *draft = scratch + 2 * int64_t{n};
+  for (int32_t i = 0; i < n; ++i) draft_z[i] = is_finite32(logits[i]) ? logits[i] : kNever;
+  const int32_t draft_first = argmax_row(draft_z, n);
+  if (draft_first < 0) return first;
+  const auto total = static_cast<double>(kept_masses(s, z, target, n, z[first]));
+  const Overlap overlap = {target, draft, total, static_cast<double>(kept_masses(s, draft_z, draft, n, draft_z[draft_first]))};
+  if (accept_draft(s, overlap)) return s.draft;
+  uint64_t mass = 0;
+  for (int32_t i = 0; i < n; ++i) mass += residual_mass(overlap, i);
+  const bool more = has_residual(mass);
+  int32_t token = first;
+  float best = kNever;
+  for (int32_t i = 0; i < n; ++i) {
+    const float logit = residual_logit(overlap, more, i);
+    if (logit <= kNever || logit + kLargestGumbel < best) continue;
+    const float value = logit + gumbel({s.seed, s.position, kResidualStream}, i);
+    if (better(value, i, best, token)) best = value, token = i;
+  }
+  return token;
+}
+
+// scratch: sample_scratch() floats; behind the row itself lie relative probabilities.
 DI_BODY void sample_row(const SampleParams& p, int64_t row, float* scratch) {
   const SampleRow& s = p.settings[row];
   SampleResult& result = p.results[row];
   prepare_row(p, row, scratch);
   const int32_t first = argmax_row(scratch, p.vocab);
   result.token = first;
-  if (first >= 0 && s.temperature > 0.0f) {
+  if (first >= 0 && s.temperature > 0.0f && has_draft(p, s)) {
+    result.token = draw_by_rejection(p, s, scratch, scratch + p.vocab, first);
+  } else if (first >= 0 && s.temperature > 0.0f) {
     float* e = scratch + p.vocab;
-    const float top = scratch[first];
-    if (s.top_p < 1.0f || s.min_p > 0.0f) {
-      const float temperature = s.temperature;
-      for (int32_t i = 0; i < p.vocab; ++i) e[i] = exp32((scratch[i] - top) / temperature);
-    }
+    if (s.top_p < 1.0f || s.min_p > 0.0f) relative_probabilities(s, scratch, e, p.vocab, scratch[first]);
     Cut cut = {0, 0};
     if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, scratch, e, p.vocab);
     result.token = draw(s, scratch, e, p.vocab, first, cut);
