@@ -44,6 +44,8 @@ class BatchCommand final : public Command {
 
   Result<int> run() override {
     if (settings_.output.empty()) return Error{ErrorCode::kInvalidArgument, "batch needs -o OUT.jsonl for its results"};
+    if (settings_.output == "-" || words_[0] == "-")
+      return invalid_argument("batch reads and writes files, so that it can go on where it stopped; - is none");
     std::atomic<bool>& interrupted = catch_interrupts();
     ProgressBar bar(words_[0]);
     DI_TRY(const auto host, Host::open(settings_.host, {.max_batch = settings_.batch}));
@@ -55,7 +57,8 @@ class BatchCommand final : public Command {
     print_note(fmt::format("{} answered, {} with an error, {} kept; {} tokens in {:.1f} s ({:.0f} tokens/s)", report.answered,
                            report.failed, report.kept, report.completion_tokens, seconds,
                            static_cast<double>(report.completion_tokens) / seconds));
-    if (!report.interrupted) return kExitOk;
+    if (!report.first_error.empty()) print_note(fmt::format("the first error: {}", report.first_error));
+    if (!report.interrupted) return report.failed > 0 && report.answered + report.kept == 0 ? kExitFailed : kExitOk;
     print_note(fmt::format("interrupted; {} is whole, run the same command again to go on", settings_.output));
     return kExitInterrupted;
   }

@@ -33,6 +33,7 @@ struct BenchSettings {
   int32_t repeats = 3;
   int32_t streams = 0;
   bool spec_sweep = false;
+  float spec_tokens_per_step = 0;
   void visit(FieldVisitor visit) {
     host.visit(visit);
     visit({.name = "json", .target = &json, .help = "one JSON object"});
@@ -49,6 +50,12 @@ struct BenchSettings {
            .value = "N",
            .min = 0,
            .max = 4096});
+    visit({.name = "spec-tokens-per-step",
+           .target = &spec_tokens_per_step,
+           .help = "with --spec-sweep: a drafter that was told the answers and gives so many tokens a step; 0 = the model's own",
+           .value = "N",
+           .min = 0,
+           .max = 6});
     visit({.name = "spec-sweep", .target = &spec_sweep, .help = "bench decode: speculation off, 1 to 5 drafts, every schedule"});
     visit({.name = "repeats", .target = &repeats, .help = "runs of which the best counts", .value = "N", .min = 1, .max = 1000});
   }
@@ -102,7 +109,7 @@ class BenchCommand final : public Command {
       options.repeats = settings_.repeats;
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
-        BenchSpeculationOptions sweep{.repeats = settings_.repeats};
+        BenchSpeculationOptions sweep{.repeats = settings_.repeats, .tokens_per_step = double{settings_.spec_tokens_per_step}};
         if (settings_.streams > 0) sweep.streams = {settings_.streams};
         DI_CHECK_OK(bench_speculation(*host, sweep, report));
         return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));

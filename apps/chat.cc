@@ -170,11 +170,14 @@ bool Chat::obey(const std::string& line) {
     fmt::print("{}", kHelp);
   } else if (word == "/reset") {
     reset();
+    fmt::print("the conversation begins anew\n");
   } else if (word == "/stats") {
     settings_.stats = !settings_.stats;
+    fmt::print("statistics are {}\n", settings_.stats ? "on" : "off");
   } else if (word == "/system") {
     settings_.system = rest;
     reset();
+    fmt::print("{}; the conversation begins anew\n", rest.empty() ? "no system message" : "the system message is set");
   } else {
     fmt::print("unknown command {}{}; /help lists them\n", word, did_you_mean(word, kChatCommands));
   }

@@ -5,12 +5,15 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "apps/command.h"
 #include "apps/environment.h"
+#include "base/file.h"
 #include "base/nearest.h"
 
 namespace deepinfer {
@@ -22,6 +25,13 @@ namespace {
 
 // Commands that later versions bring; naming them is better than "unknown".
 const std::array<std::string, 6> kPlanned = {"route", "up", "plan", "simulate", "capture", "reproduce"};
+
+// How other servers and runners call what is a flag here.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"max-model-len", "context"}, {"ctx-size", "context"}, {"c", "context"},    {"api-key", "keys"},
+    {"api-key", "key"},           {"p", "port"},           {"n", "max-tokens"}, {"temp", "temperature"},
+    {"n-predict", "max-tokens"},  {"t", "threads"},
+};
 
 // What one command looks like to CLI11.
 struct Bound {
@@ -71,12 +81,20 @@ Error unknown_flag(const Bound& bound, const std::string& word) {
   const size_t begin = std::min(word.find_first_not_of('-'), word.size());
   const std::string flag = word.substr(0, word.find('=')), bare = flag.substr(std::min(begin, flag.size()));
   const std::string command = bound.command->name();
-  return invalid_argument(fmt::format("unknown flag {} of {}{}; see deepinfer {} --help", flag, command,
-                                      did_you_mean(bare, field_names(bound), "--"), command));
+  const std::vector<std::string> fields = field_names(bound);
+  for (const auto& [theirs, ours] : kOtherNames) {
+    if (bare == theirs && std::find(fields.begin(), fields.end(), ours) != fields.end())
+      return invalid_argument(fmt::format("unknown flag {} of {}; here it is --{}", flag, command, ours));
+  }
+  return invalid_argument(
+      fmt::format("unknown flag {} of {}{}; see deepinfer {} --help", flag, command, did_you_mean(bare, fields, "--"), command));
 }
 
 Error unexpected_word(const Bound& bound, const std::string& word) {
   const std::string command = bound.command->name();
+  const std::vector<std::string> fields = field_names(bound);
+  if (is_directory(word) && std::find(fields.begin(), fields.end(), "model") != fields.end())
+    return invalid_argument(fmt::format("unexpected argument '{}' of {}; did you mean -m {}?", word, command, word));
   return invalid_argument(
       fmt::format("unexpected argument '{}' of {} (a text of several words needs quotes); see deepinfer {} --help",
                   word.substr(0, 60), command, command));
@@ -162,8 +180,7 @@ int parse_and_run(int argc, char** argv) {
       "  deepinfer run \"What is 12 + 30?\"\n  deepinfer run");
   root.require_subcommand(0, 1);  // "bench serve": the second word is no command
   CommandList commands = make_commands();
-  if (argc < 2) return fmt::print(stderr, "{}", root.help()), kExitUsage;
-  const std::string word = argv[1];
+  const std::string word = argc < 2 ? "--help" : argv[1];
   std::vector<Bound> bounds;
   bounds.reserve(commands.size());
   Bound* chosen = nullptr;
@@ -171,14 +188,17 @@ int parse_and_run(int argc, char** argv) {
     bounds.push_back(bind(root, *command));
     if (command->name() == word) chosen = &bounds.back();
   }
+  if (argc < 2) return fmt::print(stderr, "{}", root.help()), kExitUsage;
   if (!chosen && word != "--help" && word != "-h" && word != "--version") return finish(unknown_command(word, commands));
   if (chosen) {
     if (const Status status = apply_environment(*chosen); !status) return finish(status.error());
     if (const Status status = apply_config(*chosen, argc, argv); !status) return finish(status.error());
     for (const Field& field : chosen->fields) add_field(*chosen->app, field);
   }
+  // Words behind "--" are no flags, whatever they begin with.
+  const int end = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {
-    root.parse(argc, argv);
+    root.parse(end, argv);
   } catch (const CLI::CallForHelp& call) {
     return root.exit(call);
   } catch (const CLI::CallForVersion& call) {
@@ -187,6 +207,10 @@ int parse_and_run(int argc, char** argv) {
     std::string text = error.what();
     if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
     return finish(invalid_argument(text));
+  }
+  for (int i = end + 1; i < argc; ++i) {
+    if (chosen->positionals.empty()) return finish(unexpected_word(*chosen, argv[i]));
+    chosen->positionals.back().target->push_back(argv[i]);
   }
   return run_bound(*chosen);
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/nearest.h"
 
@@ -42,7 +43,8 @@ void read_variable(const std::string& name, const std::string& value, Environmen
   // Confidence-scheduled verification, or all drafts of every step.
   if (name == kKnown[1]) return out.settings.push_back({name, "spec-schedule", value == "0" ? "fixed" : "sync"});
   if (name == kKnown[2]) return out.settings.push_back({name, "spec-tokens", value});
-  out.notes.push_back(fmt::format("unknown environment variable {}{}", name, did_you_mean(name, kKnown)));
+  out.notes.push_back(
+      fmt::format("unknown environment variable {}{}; known are {}", name, did_you_mean(name, kKnown), fmt::join(kKnown, ", ")));
 }
 
 }  // namespace

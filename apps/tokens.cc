@@ -82,7 +82,7 @@ class DetokenizeCommand final : public Command {
   std::string name() const override { return "detokenize"; }
   std::string summary() const override { return "token ids to text, byte for byte"; }
   std::string examples() const override {
-    return "  deepinfer detokenize 19923 14 2058 3\n  deepinfer tokenize \"Hi\" | deepinfer detokenize";
+    return "  deepinfer detokenize 2282 14 1347 3\n  deepinfer tokenize \"Hi\" | deepinfer detokenize";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
   std::vector<Positional> positionals() override { return {{"ID", "read from stdin when there are none", &words_, 0, 1 << 20}}; }

@@ -2,11 +2,17 @@
 """python3 examples/openai_client.py [URL]: talks to a running `deepinfer serve` through the openai package (pip install openai)."""
 import sys
 
-import openai
+try:
+    import openai
+except ImportError:
+    sys.exit('the openai package is missing: pip install openai')
 
 url = sys.argv[1] if len(sys.argv) > 1 else 'http://127.0.0.1:8080'
 client = openai.OpenAI(base_url=url.rstrip('/').removesuffix('/v1') + '/v1', api_key='none')
-model = client.models.list().data[0].id
+try:
+    model = client.models.list().data[0].id
+except openai.APIConnectionError:
+    sys.exit(f'nothing answers at {url}: start one with deepinfer serve')
 print(f'{model}:', end=' ')
 stream = client.chat.completions.create(model=model, stream=True, stream_options={'include_usage': True}, max_tokens=200,
                                         messages=[{'role': 'user', 'content': 'What is 12 + 30?'}],

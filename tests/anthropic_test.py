@@ -119,7 +119,7 @@ def counts_what_a_message_costs():
             assert count == usage.input_tokens + usage.cache_read_input_tokens, (count, usage)
             seen.add(count)
         assert len(seen) == 5, seen
-        error = raises(anthropic.BadRequestError, api.messages.count_tokens, model='none', messages=ASK['messages'])
+        error = raises(anthropic.NotFoundError, api.messages.count_tokens, model='none', messages=ASK['messages'])
         assert 'The supported API model names are' in str(error)
 
 
@@ -151,8 +151,9 @@ def pictures():
 def errors_have_their_classes():
     with Server(model=thinker()) as server:
         api = anthropic_client(server)
-        for wrong, text in ((dict(model='none'), 'The supported API model names'), (dict(extra_body={'temperature': 9}), 'temperature'),
-                            (dict(messages=[]), 'at least one message'), (dict(messages=[{'role': 'user', 'content': 'x ' * 9000}]), 'context')):
+        unknown = raises(anthropic.NotFoundError, api.messages.create, **{**ASK, 'model': 'none'})
+        assert 'The supported API model names' in str(unknown) and unknown.body['error']['type'] == 'not_found_error', unknown.body
+        for wrong, text in ((dict(extra_body={'temperature': 9}), 'temperature'), (dict(messages=[]), 'at least one message'), (dict(messages=[{'role': 'user', 'content': 'x ' * 9000}]), 'context')):
             error = raises(anthropic.BadRequestError, api.messages.create, **{**ASK, **wrong})
             assert text in str(error) and error.body['type'] == 'error' and error.body['error']['type'] == 'invalid_request_error', error.body
             assert error.request_id == error.body['request_id'] and error.response.headers['x-should-retry'] == 'false'

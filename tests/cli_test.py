@@ -159,6 +159,24 @@ def missing_and_broken_models():
 
 
 @case
+def habits_of_other_programs_are_told_the_way():
+    expect(run(), 2, err='serve')  # the commands are listed
+    one_line_error(run('serve', 'models'), 2, '-m models')
+    one_line_error(run('serve', '--max-model-len', '100'), 2, '--context')
+    one_line_error(run('run', '-m', 'org/model', 'hi'), 1, 'pull org/model')
+    one_line_error(run('run', '-m', 'README.md', 'hi'), 1, 'a file')
+    one_line_error(run('serve', '--cors', 'foo', '-m', hello()), 2, 'https://')
+    one_line_error(run('serve', '--data', '/proc/x', '--port', '0', '-m', hello()), 1, '/proc/x')
+    expect(run('run', '-m', hello(), '--', '-5 + 3'), 0, 'Hello from the script.')
+    expect(run('detokenize', '2282', '14', '1347', '3'), 0, 'Hello, world!')
+    bad = path('bad.jsonl')
+    with open(bad, 'w') as out:
+        out.write('no JSON\n')
+    expect(run('batch', bad, '-o', path('bad-out.jsonl'), '-m', hello()), 1, err='the first error: line 1')
+    one_line_error(run('batch', bad, '-o', '-', '-m', hello()), 2, 'files')
+
+
+@case
 def stats_go_to_stderr():
     done = expect(run('run', '-m', hello(), '--stats', 'hi'), 0, err='tokens/s')
     assert done.out == 'Hello from the script.\n' and 'peak memory' in done.err and 'first token' in done.err

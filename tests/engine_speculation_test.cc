@@ -93,6 +93,24 @@ TEST(EngineSpeculation, RightDraftsSaveSteps) {
   EXPECT_EQ(world.run({request}, drafting(5, &drafter)).stats.steps, 25);
 }
 
+TEST(EngineSpeculation, AFitIsTold) {
+  std::vector<Request> requests = hash_requests(48);
+  for (Request& request : requests) request.max_tokens = 500, request.stop_ids.clear();
+  ScriptedWorld world("cpu", R"({"scripted": 1, "vocab": 67, "context": 1024, "page_tokens": 16}
+{"hash": {"tokens": 600, "seed": 5}})");
+  const EngineOptions sizes{.context = 1024, .pages = 48 * 64};
+  const Outcome alone = world.run(requests, kSpeculationOff, sizes);
+  OracleDrafter drafter({0x1});
+  learn(drafter, requests, alone);
+  SpeculationOptions options = drafting(2, &drafter);
+  int fits = 0;
+  options.fitted = [&](const Temperatures& fit) { fits += fit[0] > 0 && fit[0] != 1.0f; };
+  const Outcome run = world.run(requests, options, sizes);
+  expect_equal(run, alone, "with fits");
+  EXPECT_GT(fits, 0);
+  EXPECT_EQ(fits, run.stats.speculation.control.fits);
+}
+
 // The handler ends the answer with a token in the middle of a block: nothing behind it is shown or counted.
 TEST(EngineSpeculation, FinishAndCancelInsideABlock) {
   Request request;

@@ -88,8 +88,9 @@ def completions():
         for body, text in ((({'prompt': 'x'}), 'model'), ({'model': 'test'}, 'prompt'), ({'model': 'test', 'prompt': []}, 'prompt'),
                            ({'model': 'test', 'prompt': 'x', 'max_tokens': 0}, 'max_tokens'), ({'model': 'test', 'prompt': 'x', 'n': 0}, 'n value'),
                            ({'model': 'test', 'prompt': 'x', 'max_tokens': 10**7}, 'context'), ({'model': 'test', 'prompt': [10**8]}, 'vocabulary'),
-                           ({'model': 'none', 'prompt': 'x'}, 'model')):
+                           ({'model': 'test', 'prompt': 'x', 'guided_regex': 'a'}, 'response_format')):
             server.error(400, 'POST', '/v1/completions', body, text=text)
+        server.error(404, 'POST', '/v1/completions', {'model': 'none', 'prompt': 'x'}, text='The supported API model names')
 
 
 @case

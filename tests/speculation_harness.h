@@ -21,7 +21,7 @@ inline SpeculationOptions drafting(int32_t max_draft, const Drafter* drafter = n
   return {.mode = SpeculationMode::kOn, .max_draft = max_draft, .schedule = schedule, .drafter = drafter};
 }
 
-inline constexpr SpeculationOptions kSpeculationOff{.mode = SpeculationMode::kOff};
+inline const SpeculationOptions kSpeculationOff{.mode = SpeculationMode::kOff};
 
 struct Outcome {
   std::vector<Answer> answers;

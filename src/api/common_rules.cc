@@ -28,7 +28,8 @@ Status check_model(const std::string& model, const ApiOptions& options) {
   std::vector<std::string> names = options.models;
   std::sort(names.begin(), names.end());
   if (std::binary_search(names.begin(), names.end(), model)) return {};
-  return invalid_argument(fmt::format("The supported API model names are {}, but you passed {}.", fmt::join(names, ", "), model));
+  const std::string text = fmt::format("The supported API model names are {}, but you passed {}.", fmt::join(names, ", "), model);
+  return options.profile == Profile::kOpen ? not_found(text) : invalid_argument(text);
 }
 
 Status check_temperature(std::optional<float> temperature) {

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -181,6 +182,13 @@ std::string executable_directory() {
   std::error_code status;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", status);
   return status ? "." : path.parent_path().string();
+}
+
+std::string library_directory() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&library_directory), &info) == 0 || !info.dli_fname) return "";
+  std::error_code error;
+  return std::filesystem::canonical(info.dli_fname, error).parent_path().string();
 }
 
 std::string join_path(std::string_view folder, std::string_view name) {

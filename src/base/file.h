@@ -66,6 +66,8 @@ bool is_regular_file(const std::string& path);
 Result<std::vector<std::string>> list_directory(const std::string& path);
 // Folder of the running executable, without trailing slash.
 std::string executable_directory();
+// Of the shared library (or program) this code is in: what another program loads lies elsewhere than that program.
+std::string library_directory();
 std::string join_path(std::string_view folder, std::string_view name);
 
 }  // namespace deepinfer

@@ -46,6 +46,9 @@ struct SpeculationOptions {
   SpeculationSchedule schedule = SpeculationSchedule::kSync;
   int32_t lag = 2;  // of kAsync
   DraftVerification verify = DraftVerification::kCoupled;
+  Temperatures temperatures = kNoTemperatures;  // of an earlier fit for this model and way of verifying
+  // Called by the engine's thread after a fit, every 10,000 blocks of which the outcome is known as a whole.
+  std::function<void(const Temperatures&)> fitted;
   const Drafter* drafter = nullptr;  // instead of the model's own; must outlive the engine
 };
 

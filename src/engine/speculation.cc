@@ -13,7 +13,11 @@ Speculation::Speculation(Device& device, const Drafter& drafter, const Speculati
       drafter_(drafter),
       options_(options),
       width_(width),
-      control_({.mode = options.mode, .schedule = options.schedule, .width = width, .lag = options.lag}) {
+      control_({.mode = options.mode,
+                .schedule = options.schedule,
+                .width = width,
+                .lag = options.lag,
+                .temperatures = options.temperatures}) {
   const size_t batch = static_cast<size_t>(max_batch), draws = batch * static_cast<size_t>(drafter.width());
   members_.reserve(batch);
   sequences_.reserve(batch);
@@ -80,7 +84,11 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   members_.clear();
   pass_us_ = 0;
   for (Sequence* sequence : decoding) sequence->drafts.count = sequence->drafts.tested = 0;
-  const bool drafts = control_.drafts(static_cast<int64_t>(decoding.size()));
+  const auto count = static_cast<int64_t>(decoding.size());
+  context_ = 0;
+  for (const Sequence* sequence : decoding) context_ += sequence->computed;
+  context_ /= std::max<int64_t>(count, 1);
+  const bool drafts = control_.drafts(count);
   idle_steps_ = drafts ? 0 : idle_steps_ + 1;
   const bool rests = options_.mode == SpeculationMode::kAuto;
   for (Sequence* sequence : decoding) {
@@ -93,7 +101,7 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   blocks_.clear();
   usable_.clear();
   for (size_t i = 0; i < members_.size(); ++i) take_drafts(i);
-  control_.choose(blocks_, static_cast<int64_t>(decoding.size()), other_rows);
+  control_.choose(blocks_, {.sequences = count, .other_rows = other_rows, .context = context_});
   for (size_t i = 0; i < members_.size(); ++i) {
     Drafts& drafts = members_[i]->drafts;
     drafts.complete = blocks_[i].complete;
@@ -105,7 +113,7 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
     }
     drafts.count = blocks_[i].length;
   }
-  reckon(static_cast<int64_t>(decoding.size()));
+  reckon(count);
   return {};
 }
 
@@ -127,8 +135,9 @@ void Speculation::follow(std::span<Sequence* const> decoding, int64_t other_rows
 void Speculation::reckon(int64_t decoding) {
   int64_t rows = decoding;
   for (const ProposedBlock& block : blocks_) rows += block.length;
-  const double plain = control_.verify_costs().at(decoding);
-  const double spent = control_.verify_costs().at(rows) + control_.draft_costs().at(static_cast<int64_t>(blocks_.size()));
+  const double plain = control_.verify_costs().at(decoding, context_);
+  const double spent =
+      control_.verify_costs().at(rows, context_) + control_.draft_costs().at(static_cast<int64_t>(blocks_.size()));
   price_ = plain > 0 ? spent / plain : 1;
 }
 
@@ -202,7 +211,12 @@ void Speculation::note_verified(Sequence& sequence, int32_t verified, int32_t ac
 void Speculation::note_step(StepOutcome outcome) {
   outcome.passes = static_cast<int64_t>(members_.size());
   outcome.draft_us = static_cast<double>(pass_us_);
+  outcome.context = context_;
   control_.note_step(outcome);
+  if (options_.fitted && control_.stats().fits != fits_) {
+    fits_ = control_.stats().fits;
+    options_.fitted(control_.stats().temperatures);
+  }
   if (outcome.passes == 0) return;
   ++stats_.passes;
   stats_.draft_us += outcome.draft_us;
@@ -212,8 +226,8 @@ void Speculation::note_step(StepOutcome outcome) {
 SpeculationStats Speculation::stats() const {
   SpeculationStats out = stats_;
   out.control = control_.stats();
-  out.plain_us = control_.verify_costs().at(1);
-  out.whole_us = control_.verify_costs().at(1 + width_);
+  out.plain_us = control_.verify_costs().at(1, 0);
+  out.whole_us = control_.verify_costs().at(1 + width_, 0);
   out.pass_us = control_.draft_costs().at(1);
   return out;
 }

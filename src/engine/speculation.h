@@ -48,7 +48,7 @@ class Speculation {
   void note_verified(Sequence& sequence, int32_t verified, int32_t accepted);
   // Time of the last propose()'s draft pass; 0 = it had none.
   int64_t pass_us() const { return pass_us_; }
-  // REQUIRES: of `outcome`, passes and draft_us are left to this.
+  // REQUIRES: of `outcome`, passes, draft_us and context are left to this.
   void note_step(StepOutcome outcome);
 
   SpeculationStats stats() const;
@@ -77,10 +77,12 @@ class Speculation {
   std::vector<ProposedBlock> blocks_;
   std::vector<int32_t> usable_;  // drafts of each block before one that ends it by what it is
   int64_t pass_us_ = 0;
+  int64_t context_ = 0;  // of the step at hand, mean of what decodes
   bool noting_ = true;
   int64_t idle_steps_ = 0;  // in a row without a draft pass by the governor's word
   double price_ = 1;        // of the step at hand, in steps without drafts
   SpeculationStats stats_;
+  int64_t fits_ = 0;  // told to options_.fitted
 };
 
 }  // namespace deepinfer

@@ -43,6 +43,7 @@ SamplingParams sampling_of(const AskOptions& options, const GenerationDefaults& 
   sampling.seed = options.seed;
   sampling.frequency_penalty = options.frequency_penalty;
   sampling.presence_penalty = options.presence_penalty;
+  sampling.repetition_penalty = options.repetition_penalty;
   sampling.logit_bias = options.logit_bias;
   sampling.num_logprobs = options.num_logprobs;
   return sampling;

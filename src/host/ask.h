@@ -37,7 +37,7 @@ struct AskOptions {
   bool fits_max_tokens = false;  // more than the context has left is lowered, not refused
   std::vector<std::string> stop;
   // Fields only some wires have.
-  float frequency_penalty = 0, presence_penalty = 0;
+  float frequency_penalty = 0, presence_penalty = 0, repetition_penalty = 1;
   std::vector<std::pair<TokenId, float>> logit_bias;
   int32_t num_logprobs = -1;
   std::string grammar;  // EBNF the answer is held to, instead of the conversation's format

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "host/constraints.h"
+#include "host/draft_calibration.h"
 #include "host/image_encoder.h"
 #include "host/open_device.h"
 #include "host/open_model.h"
@@ -40,6 +41,14 @@ std::string fingerprint_of(Host& host) {
   const std::string text = fmt::format("{}|{}|{}|{}", host.model().name(), host.model().fingerprint(),
                                        replay_mode_name(engine.replay), engine.keep_tokens);
   return fmt::format("fp_{:016x}", hash_bytes(text));
+}
+
+// A folder that cannot be written costs what was learnt, no more.
+void keep_calibration(const std::string& path, const LanguageModel& model, const HostSettings& settings,
+                      SpeculationOptions& options) {
+  const std::string key = fmt::format("{:016x}-{}", hash_bytes(model.fingerprint()), settings.spec_verify);
+  options.temperatures = read_calibration(path, key);
+  options.fitted = [path, key](const Temperatures& fit) { static_cast<void>(write_calibration(path, key, fit)); };
 }
 
 }  // namespace
@@ -94,6 +103,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   engine.context = settings.context;
   engine.keep_tokens = settings.keep_tokens;
   engine.speculation = speculation_options(settings);
+  if (!options.state_folder.empty())
+    keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
   DI_TRY(engine.replay, parse_replay_mode(settings.replay));
   DI_TRY(host->engine_, Engine::create(*host->device_, *host->model_, engine));
   host->fingerprint_ = fingerprint_of(*host);

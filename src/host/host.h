@@ -33,6 +33,7 @@ struct HostOptions {
   std::unique_ptr<Device> device;  // instead of the one the settings name
   const Clock* clock = nullptr;    // EngineOptions::clock
   std::function<void()> step_end;  // EngineOptions::step_end
+  std::string state_folder;        // what speculation learns is kept here; "" = nowhere
   // Fetches the link of an image (images/resolve.h says what it must refuse); empty = links are refused.
   std::function<Result<std::string>(const std::string& url, size_t max_bytes)> fetch_image;
 };

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "host/compressed_file.h"
 #include "host/host.h"
@@ -16,10 +18,18 @@ bool is_made_up(const std::string& model) { return model.starts_with("scripted:"
 }  // namespace
 
 Result<std::string> resolve_model(const std::string& model) {
-  if (!model.empty()) return model;
+  if (!model.empty()) {
+    if (is_made_up(model) || is_directory(model)) return model;
+    const bool is_file = file_exists(model);
+    const bool is_repository = !is_file && std::count(model.begin(), model.end(), '/') == 1 && model.front() != '.';
+    return not_found(fmt::format("model {}: {}; -m names a checkpoint folder, scripted:FILE or random:SPEC{}", model,
+                                 is_file ? "a file" : "there is no such folder",
+                                 is_repository ? fmt::format("; deepinfer pull {} fetches one", model) : ""));
+  }
   std::string found = find_shipped(kShippedModel);
   if (found.empty())
-    return not_found(fmt::format("the shipped model {} is not beside the program; name a checkpoint with -m DIR", kShippedModel));
+    return not_found(fmt::format(
+        "the shipped model {} is not beside the program; name a checkpoint folder (-m DIR, options.model)", kShippedModel));
   return found;
 }
 

@@ -7,12 +7,14 @@
 namespace deepinfer {
 
 std::string find_shipped(const std::string& name) {
-  const std::string here = executable_directory();
-  // build/PRESET/program, build/program, prefix/bin/program, and a folder that was carried somewhere as a whole.
-  for (const char* step : {"/../..", "/..", "/../share/deepinfer", "", "/share/deepinfer"}) {
-    const std::string path = here + step + "/" + name;
-    std::error_code error;
-    if (file_exists(path) || is_directory(path)) return std::filesystem::weakly_canonical(path, error).string();
+  // build/PRESET/program, build/program, prefix/bin/program, and a folder that was carried somewhere as a whole; the same for
+  // libdeepinfer, prefix/lib or prefix/lib/TRIPLET, when another program has loaded it.
+  for (const std::string& here : {executable_directory(), library_directory()}) {
+    for (const char* step : {"/../..", "/..", "/../share/deepinfer", "/../../share/deepinfer", "", "/share/deepinfer"}) {
+      const std::string path = here + step + "/" + name;
+      std::error_code error;
+      if (file_exists(path) || is_directory(path)) return std::filesystem::weakly_canonical(path, error).string();
+    }
   }
   return "";
 }

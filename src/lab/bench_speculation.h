@@ -19,13 +19,17 @@
 namespace deepinfer {
 
 struct BenchSpeculationOptions {
-  std::vector<int32_t> streams = {1, 8};
+  std::vector<int32_t> streams = {1, 8, 32};
   int32_t tokens = 96;  // of each answer at most
   int32_t repeats = 3;
+  // > 0: instead of the model's drafter one that was told the answers and is right so often that five drafts give so many tokens
+  // a step, 1 to 6; for models whose own drafter knows nothing. It costs nothing, and says so: D is near 0.
+  double tokens_per_step = 0;
 };
 
 // Rows spec/TEXT/N/SETTING (tokens/s, ratio against off) with .../gain (ratio against the predicted one), .../tokens_per_step,
-// .../V and .../D (ms). kUnsupported when the model has no drafter.
+// .../verified and .../accepted (drafts a sequence and step, ratio against fixed5), .../V and .../D (ms). kUnsupported when there
+// is no drafter.
 Status bench_speculation(Host& host, const BenchSpeculationOptions& options, FigureReport& report);
 
 }  // namespace deepinfer

@@ -91,4 +91,23 @@ double StepCosts::at(int64_t rows) const {
   return std::max(line, 0.1 * points_[0].us);
 }
 
+size_t ContextCosts::class_of(int64_t context) {
+  size_t at = 0;
+  for (int64_t limit = 1024; at + 1 < kClasses && context >= limit; limit *= 8) ++at;
+  return at;
+}
+
+double ContextCosts::at(int64_t rows, int64_t context) const {
+  const size_t own = class_of(context);
+  for (size_t distance = 0; distance < kClasses; ++distance) {
+    if (distance <= own && !classes_[own - distance].empty()) return classes_[own - distance].at(rows);
+    if (own + distance < kClasses && !classes_[own + distance].empty()) return classes_[own + distance].at(rows);
+  }
+  return 0;
+}
+
+bool ContextCosts::empty() const {
+  return std::all_of(classes_.begin(), classes_.end(), [](const StepCosts& costs) { return costs.empty(); });
+}
+
 }  // namespace deepinfer

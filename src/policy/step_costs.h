@@ -51,4 +51,20 @@ class StepCosts {
   int64_t step_ = 0;
 };
 
+// The same by the mean context of the sequences, in classes that grow eightfold: attention reads at most 640 entries a row, but
+// the indexer scores all of them. A class without samples answers with its nearest neighbour's, shorter ones first.
+// Promise and threads as StepCosts.
+class ContextCosts {
+ public:
+  void add(int64_t rows, int64_t context, double us) { classes_[class_of(context)].add(rows, us); }
+  double at(int64_t rows, int64_t context) const;
+  bool empty() const;
+
+ private:
+  static constexpr size_t kClasses = 4;  // below 1k, 8k, 64k tokens, and above
+  static size_t class_of(int64_t context);
+
+  std::array<StepCosts, kClasses> classes_;
+};
+
 }  // namespace deepinfer

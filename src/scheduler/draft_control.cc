@@ -14,7 +14,9 @@ constexpr float kMeanKeep = 0.98f;
 
 }  // namespace
 
-DraftControl::DraftControl(const DraftControlOptions& options) : options_(options) { observed_.reserve(kObserved); }
+DraftControl::DraftControl(const DraftControlOptions& options) : options_(options), temperatures_(options.temperatures) {
+  observed_.reserve(kObserved);
+}
 
 DraftGovernor& DraftControl::governor(int64_t sequences) {
   const size_t size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(sequences, 1))));
@@ -32,34 +34,36 @@ bool DraftControl::drafts(int64_t sequences) {
   return !here.compares();
 }
 
-void DraftControl::choose(std::span<ProposedBlock> blocks, int64_t sequences, int64_t other_rows) {
-  const int64_t whole = sequences * (options_.width + 1);
-  const bool idle = !verify_.empty() && verify_.at(other_rows + whole) <= kIdle * verify_.at(other_rows + sequences);
+void DraftControl::choose(std::span<ProposedBlock> blocks, const StepLoad& load) {
+  const int64_t plain = load.other_rows + load.sequences, whole = plain + load.sequences * options_.width;
+  const bool idle = !verify_.empty() && verify_.at(whole, load.context) <= kIdle * verify_.at(plain, load.context);
   const bool all = options_.schedule == SpeculationSchedule::kFixed || verify_.empty() || idle;
-  if (!all) schedule(blocks, sequences, other_rows);
+  if (!all) schedule(blocks, load);
   for (ProposedBlock& block : blocks) {
     block.complete = all || block.age % kCompleteEvery == kCompleteEvery - 1;
     if (block.complete) block.length = block.limit;
   }
 }
 
-void DraftControl::schedule(std::span<ProposedBlock> blocks, int64_t sequences, int64_t other_rows) {
+void DraftControl::schedule(std::span<ProposedBlock> blocks, const StepLoad& load) {
   const size_t width = static_cast<size_t>(options_.width);
   survival_.resize(blocks.size() * width);
   limits_.resize(blocks.size());
   lengths_.resize(blocks.size());
   const int64_t n = static_cast<int64_t>(blocks.size());
-  const auto steps_per_second = [&](int64_t rows) { return 1e6 / (verify_.at(other_rows + rows) + draft_.at(n)); };
+  const auto steps_per_second = [&](int64_t rows) {
+    return 1e6 / (verify_.at(load.other_rows + rows, load.context) + draft_.at(n));
+  };
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto row = std::span(survival_).subspan(i * width, width);
     survival_of(std::span<const float>(blocks[i].logits).first(width), temperatures_, row);
     limits_[i] = blocks[i].limit;
   }
-  const DraftBlocks now{.survival = survival_, .limits = limits_, .width = options_.width, .sequences = sequences};
+  const DraftBlocks now{.survival = survival_, .limits = limits_, .width = options_.width, .sequences = load.sequences};
   if (options_.schedule == SpeculationSchedule::kSync) {
     scheduler_.sync(now, steps_per_second, lengths_);
   } else {
-    scheduler_.admit(now, old_capacity(blocks, sequences, steps_per_second), lengths_);
+    scheduler_.admit(now, old_capacity(blocks, load.sequences, steps_per_second), lengths_);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].length = lengths_[i];
@@ -104,12 +108,12 @@ void DraftControl::refit() {
 
 // The gain is reckoned with the medians of the cost table, so that one disturbed step decides nothing.
 void DraftControl::note_step(const StepOutcome& outcome) {
-  verify_.add(outcome.rows, outcome.verify_us);
+  verify_.add(outcome.rows, outcome.context, outcome.verify_us);
   if (outcome.passes > 0) draft_.add(outcome.passes, outcome.draft_us);
   // A step that also runs prompts says little about decoding.
   if (outcome.passes == 0 || outcome.rows != outcome.sequences + outcome.drafts) return;
-  const double plain_step = verify_.at(outcome.rows - outcome.drafts);
-  const double spent = verify_.at(outcome.rows) + draft_.at(outcome.passes);
+  const double plain_step = verify_.at(outcome.rows - outcome.drafts, outcome.context);
+  const double spent = verify_.at(outcome.rows, outcome.context) + draft_.at(outcome.passes);
   const double tokens = static_cast<double>(outcome.emitted) / static_cast<double>(outcome.sequences);
   stats_.gained_us += tokens * plain_step - spent;
   if (plain_step > 0)
@@ -119,6 +123,7 @@ void DraftControl::note_step(const StepOutcome& outcome) {
 
 DraftControlStats DraftControl::stats() const {
   DraftControlStats out = stats_;
+  out.temperatures = temperatures_;
   for (const DraftGovernor& governor : governors_) out.pauses += governor.pauses();
   return out;
 }

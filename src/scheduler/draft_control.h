@@ -6,7 +6,7 @@
 // Promise: no clock; nothing is allocated once warm except in a refit of the calibration, every 10,000 observed blocks.
 // Threads: one.
 //
-//   if (control.drafts(sequences)) { ... run the draft pass ...; control.choose(blocks, logits, other_rows, lengths); }
+//   if (control.drafts(sequences)) { ... run the draft pass ...; control.choose(blocks, load); }
 //   ... run the step ...
 //   control.note_block(block); control.note_step({...});
 #pragma once
@@ -31,7 +31,8 @@ struct DraftControlOptions {
   SpeculationMode mode = SpeculationMode::kAuto;
   SpeculationSchedule schedule = SpeculationSchedule::kSync;
   int32_t width = 5;
-  int32_t lag = 2;  // of the confidences that decide the capacity in kAsync, in steps: 1 or 2
+  int32_t lag = 2;                              // of the confidences that decide the capacity in kAsync, in steps: 1 or 2
+  Temperatures temperatures = kNoTemperatures;  // of an earlier fit
 };
 
 // Survival of a sequence's blocks in its last steps, newest first; zero = none.
@@ -47,8 +48,16 @@ struct ProposedBlock {
   bool complete = false;                  // out: all of them, whatever their confidence, so that the outcome may calibrate
 };
 
+// What a step holds besides its drafts.
+struct StepLoad {
+  int64_t sequences = 0;   // that decode
+  int64_t other_rows = 0;  // that share the step
+  int64_t context = 0;     // tokens, mean of the sequences
+};
+
 struct StepOutcome {
   int64_t rows = 0;       // all of the step
+  int64_t context = 0;    // as StepLoad
   int64_t sequences = 0;  // that decoded
   int64_t drafts = 0;     // verified
   int64_t passes = 0;     // sequences of the draft pass, 0 = there was none
@@ -62,6 +71,7 @@ struct DraftControlStats {
   double calibration_error = 0;  // of the whole block, at the last fit
   double calibration_error_before = 0;
   int64_t fits = 0;
+  Temperatures temperatures = kNoTemperatures;
 };
 
 class DraftControl {
@@ -70,29 +80,29 @@ class DraftControl {
 
   // Whether this step has a draft pass; counts steps, so it is asked once per step.
   bool drafts(int64_t sequences);
-  // Sets `length` and `complete`. `other_rows` share the step.
-  void choose(std::span<ProposedBlock> blocks, int64_t sequences, int64_t other_rows);
+  // Sets `length` and `complete`.
+  void choose(std::span<ProposedBlock> blocks, const StepLoad& load);
   void note_block(const VerifiedBlock& block);
   void note_step(const StepOutcome& outcome);
 
   // Costs measured elsewhere, before the first step.
-  void note_verify_cost(int64_t rows, double us) { verify_.add(rows, us); }
+  void note_verify_cost(int64_t rows, double us) { verify_.add(rows, 0, us); }
   void note_draft_cost(int64_t sequences, double us) { draft_.add(sequences, us); }
-  const StepCosts& verify_costs() const { return verify_; }
+  const ContextCosts& verify_costs() const { return verify_; }
   const StepCosts& draft_costs() const { return draft_; }
-  const Temperatures& temperatures() const { return temperatures_; }
   DraftControlStats stats() const;
 
  private:
   DraftGovernor& governor(int64_t sequences);
-  void schedule(std::span<ProposedBlock> blocks, int64_t sequences, int64_t other_rows);
+  void schedule(std::span<ProposedBlock> blocks, const StepLoad& load);
   int64_t old_capacity(std::span<const ProposedBlock> blocks, int64_t sequences, StepsPerSecond steps_per_second);
   void refit();
 
   const DraftControlOptions options_;
-  StepCosts verify_, draft_;
+  ContextCosts verify_;
+  StepCosts draft_;
   std::array<DraftGovernor, 12> governors_;  // by the binary size of the batch: what pays for one may not pay for many
-  Temperatures temperatures_ = kNoTemperatures;
+  Temperatures temperatures_;
   std::array<float, kMaxDraft> mean_survival_{};  // of sequences without history
   VerificationScheduler scheduler_;
   // Reused by every step.

@@ -29,7 +29,7 @@ Outcome simulate(DraftControl& control, const World& world, int64_t steps) {
     ProposedBlock block{.limit = 5, .age = step, .history = &history};
     block.logits.fill(static_cast<float>(std::log(world.stands / (1 - world.stands))));
     const bool drafts = control.drafts(1);
-    if (drafts) control.choose({&block, 1}, 1, 0);
+    if (drafts) control.choose({&block, 1}, {.sequences = 1});
     int64_t accepted = 0;
     while (accepted < block.length && uniform(random) < world.stands) ++accepted;
     StepOutcome outcome{
@@ -102,7 +102,7 @@ TEST(DraftControl, SchedulesByConfidence) {
         blocks[i].logits.fill(i % 2 == 0 ? 3.0f : -2.5f);
       }
       ASSERT_TRUE(control.drafts(32));
-      control.choose(blocks, 32, 0);
+      control.choose(blocks, {.sequences = 32});
       for (const ProposedBlock& block : blocks) {
         std::array<float, kMaxDraft> survival{};
         survival_of(block.logits, kNoTemperatures, survival);
@@ -127,11 +127,31 @@ TEST(DraftControl, EverySixtyFourthBlockIsComplete) {
     ProposedBlock block{.limit = 4, .age = age, .history = &history};
     block.logits.fill(-3.0f);
     ASSERT_TRUE(control.drafts(1));
-    control.choose({&block, 1}, 1, 0);
+    control.choose({&block, 1}, {.sequences = 1});
     EXPECT_EQ(block.length, block.complete ? 4 : 0);
     complete += block.complete;
   }
   EXPECT_EQ(complete, 4);
+}
+
+// Where verification is dear only for long contexts, drafts of short ones are verified.
+TEST(DraftControl, CostsDependOnTheContext) {
+  DraftControl control({.mode = SpeculationMode::kOn});
+  control.note_draft_cost(1, 100);
+  for (const int64_t rows : {1, 3, 6}) {
+    control.note_verify_cost(rows, flat(rows));
+    control.note_step({.rows = rows, .context = 20000, .verify_us = proportional(rows)});
+  }
+  SurvivalHistory history{};
+  const auto length_at = [&](int64_t context) {
+    ProposedBlock block{.limit = 5, .history = &history};
+    block.logits.fill(0.5f);
+    control.choose({&block, 1}, {.sequences = 1, .context = context});
+    return block.length;
+  };
+  EXPECT_GT(length_at(500), 0);
+  EXPECT_EQ(length_at(20000), 0);
+  EXPECT_EQ(length_at(900000), 0) << "nothing is known of it: as the nearest";
 }
 
 }  // namespace

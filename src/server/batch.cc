@@ -53,6 +53,14 @@ Json response_record(const Job& job, int status, Json body) {
                        {"error", Json()}});
 }
 
+// Of a job whose record is an error.
+std::string message_of(const Job& job) {
+  const Json& error = job.record->at("error");
+  if (!error.is_null()) return error.at("message").as_string();
+  const Json& body = job.record->at("response").at("body");
+  return fmt::format("line {}: {}", job.line, body.at("error").at("message").as_string());
+}
+
 Json refused(const Job& job, const Error& error) { return response_record(job, wire_status(error.code).http, error_body(error)); }
 
 Status check_envelope(const Json& line) {
@@ -191,6 +199,7 @@ void BatchRun::take(const Event& event) {
 Status BatchRun::write_ready() {
   while (!jobs_.empty() && jobs_.front()->record) {
     DI_CHECK_OK(output_.append(*jobs_.front()->record));
+    if (!jobs_.front()->answered && report_.first_error.empty()) report_.first_error = message_of(*jobs_.front());
     ++(jobs_.front()->answered ? report_.answered : report_.failed);
     jobs_.pop_front();
   }

@@ -36,6 +36,7 @@ struct BatchReport {
   int64_t kept = 0;                  // of an earlier run
   int64_t prompt_tokens = 0, completion_tokens = 0;
   bool interrupted = false;
+  std::string first_error;  // of the records of this run
 };
 
 Result<BatchReport> run_batch(Host& host, const BatchOptions& options, std::atomic<bool>& interrupted);

@@ -22,6 +22,8 @@ class BatchService {
  public:
   BatchService(ServerContext& context, std::string folder);
   ~BatchService() { stop(); }
+  // Every call does it, too; at the start it tells whether the folder can be used.
+  Status make_folders();
   void handle(const CallPtr& call);
   // The model is there: run what waits, also from before a restart.
   void resume();
@@ -48,7 +50,6 @@ class BatchService {
   Result<Json> store_file(std::string_view content, const std::string& name, const std::string& purpose,
                           const std::string& owner);
   std::string new_id(const char* kind);
-  Status make_folders();
   void load_batches();
   Status save(const Batch& batch);
   void run();

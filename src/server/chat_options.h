@@ -10,5 +10,6 @@ namespace deepinfer {
 
 // What the request says; what it leaves open is decided by the model's folder.
 AskOptions chat_ask_options(const ChatRequest& request);
+void set_foreign(const ForeignFields& foreign, AskOptions& options);
 
 }  // namespace deepinfer

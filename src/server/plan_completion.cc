@@ -3,6 +3,7 @@
 #include "api/completions/request.h"
 #include "api/completions/response.h"
 #include "base/utf8.h"
+#include "server/chat_options.h"
 #include "server/generation.h"
 
 namespace deepinfer {
@@ -50,6 +51,7 @@ Result<AnswerPlan> plan_completion(const WireCall& wire) {
   options.frequency_penalty = request.frequency_penalty;
   options.presence_penalty = request.presence_penalty;
   options.logit_bias = request.logit_bias;
+  set_foreign(request.foreign, options);
   options.seed = request.seed;
   options.num_logprobs = request.num_logprobs.value_or(-1);
   std::vector<CompletionWriter> writers;

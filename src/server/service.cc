@@ -76,14 +76,22 @@ Status Server::Service::open() {
   if (!settings_.keys.empty()) {
     DI_TRY(context_.keys, KeyRing::open(settings_.keys));
   }
+  for (const std::string& origin : split_names(settings_.cors)) {
+    if (origin != "local" && origin != "off" && origin != "*" && origin.find("://") == std::string::npos)
+      return invalid_argument(fmt::format("--cors {}: local, off, * or origins like https://example.org", settings_.cors));
+  }
   DI_TRY(context_.log, AccessLog::open(settings_.access_log));
   DI_TRY(http_, HttpServer::open(http_options(settings_), *this));
   context_.http = http_.get();
   context_.link.connect([this](std::function<void()> work) { http_->post(std::move(work)); });
-  const std::string folder = !settings_.data.empty() ? settings_.data : state_folder_.empty() ? "" : state_folder_ + "/serve";
-  batches_ = std::make_unique<BatchService>(context_, folder);
+  batches_ = std::make_unique<BatchService>(context_, data_folder());
+  if (!settings_.data.empty()) DI_CHECK_OK(batches_->make_folders());
   http_->start();
   return {};
+}
+
+std::string Server::Service::data_folder() const {
+  return !settings_.data.empty() ? settings_.data : state_folder_.empty() ? "" : state_folder_ + "/serve";
 }
 
 Status Server::Service::load(const LoadProgress& progress) {
@@ -92,6 +100,7 @@ Status Server::Service::load(const LoadProgress& progress) {
   options.max_batch = settings_.batch;
   options.queue_limit = settings_.queue;
   options.clock = &context_.clock;
+  options.state_folder = data_folder();
   options.step_end = [this] { context_.link.step_end(); };
   if (settings_.fetch_images) options.fetch_image = [this](const std::string& url, size_t max) { return fetch_image(url, max); };
   DI_TRY(host_, Host::open(settings_.host, std::move(options)));

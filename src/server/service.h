@@ -39,6 +39,7 @@ class Server::Service final : public HttpHandler {
 
   void dispatch(const CallPtr& call);
   // Any thread.
+  std::string data_folder() const;  // "" = nothing is kept
   Result<std::string> fetch_image(const std::string& url, size_t max_bytes);
 
   ServeSettings settings_;

@@ -131,8 +131,17 @@ void set_sampling(ChatRequest& request, std::optional<float> temperature, std::o
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const ApiOptions& options) {
   DI_TRY(Json json, parse_json_body(body));
-  DI_TRY(ChatBody decoded, decode_chat_body(json, profile_rules(options.profile)));
-  return RequestChecker(std::move(decoded), options).check();
+  const ProfileRules rules = profile_rules(options.profile);
+  DI_TRY(ChatBody decoded, decode_chat_body(json, rules));
+  ForeignFields foreign;
+  if (rules.honours_sampling) {
+    DI_TRY(foreign, read_foreign_fields(json));
+  }
+  if (foreign.thinking && decoded.thinking == ThinkingSwitch::kUnset)
+    decoded.thinking = *foreign.thinking ? ThinkingSwitch::kOn : ThinkingSwitch::kOff;
+  DI_TRY(ChatRequest request, RequestChecker(std::move(decoded), options).check());
+  request.foreign = foreign;
+  return request;
 }
 
 }  // namespace deepinfer

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/foreign_fields.h"
 #include "api/profile.h"
 #include "base/result.h"
 #include "core/types.h"
@@ -36,6 +37,7 @@ struct ChatRequest {
   float frequency_penalty = 0;                          // the official profile checks the penalties and ignores them
   float presence_penalty = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;  // open profile only
+  ForeignFields foreign;                              // open profile only
   std::optional<uint64_t> seed;
   int num_answers = 1;
   bool logprobs = false;

@@ -127,6 +127,9 @@ Result<CompletionRequest> parse_completion_request(std::string_view text, const 
   if (body.echo.value_or(false) && body.logprobs)
     return unsupported("echo together with logprobs is not supported: log-probabilities of a prompt are not kept");
   CompletionRequest request;
+  if (profile_rules(options.profile).honours_sampling) {
+    DI_TRY(request.foreign, read_foreign_fields(json));
+  }
   request.model = std::move(body.model);
   request.prompts = std::move(body.prompts);
   request.suffix = std::move(body.suffix);

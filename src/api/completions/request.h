@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/foreign_fields.h"
 #include "api/profile.h"
 #include "base/result.h"
 #include "core/types.h"
@@ -33,6 +34,7 @@ struct CompletionRequest {
   std::optional<float> temperature, top_p;
   float frequency_penalty = 0, presence_penalty = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;
+  ForeignFields foreign;  // open profile only
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
   int num_answers = 1;              // of each prompt

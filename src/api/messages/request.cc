@@ -101,7 +101,11 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const ApiOptio
   // Profile official ignores it, as the recipe does with fields it does not know.
   if (options.profile == Profile::kOpen && json.at("thread").is_object()) return invalid_argument(std::string(kThreadsNotKept));
   DI_TRY(MessagesBody decoded, decode_messages_body(json));
-  return check(std::move(decoded), options);
+  DI_TRY(ChatRequest request, check(std::move(decoded), options));
+  if (profile_rules(options.profile).honours_sampling) {
+    DI_TRY(request.foreign, read_foreign_fields(json));
+  }
+  return request;
 }
 
 }  // namespace deepinfer
