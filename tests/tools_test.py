@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import random
+import re
 
 import jsonschema
 import openai
@@ -54,6 +55,21 @@ def valid(found, wanted):
 
 def chat_calls(answer):
     return [(c.function.name, json.loads(c.function.arguments)) for c in answer.choices[0].message.tool_calls or []]
+
+
+@case
+def expressions_and_grammars_hold_over_http():
+    with Server(model=UNTRAINED) as server:
+        for wanted, answers in (({'type': 'regex', 'regex': '[ab]{3}c?'}, re.compile('[ab]{3}c?')),
+                                ({'type': 'grammar', 'grammar': 'root ::= digit+ "!"\ndigit ::= [0-4]'}, re.compile('[0-4]+!'))):
+            for seed in range(3):
+                body = {'model': 'test', 'messages': ASK, 'response_format': wanted, 'seed': seed, 'max_tokens': 200, 'temperature': 1,
+                        'chat_template_kwargs': {'enable_thinking': False}}
+                answer = server.json('POST', '/v1/chat/completions', body)['choices'][0]
+                assert answer['finish_reason'] == 'length' or answers.fullmatch(answer['message']['content']), answer
+                one = [server.json('POST', '/v1/chat/completions', {**body, 'response_format': {'type': 'text'}, 'top_k': 1, 'seed': s,
+                                                                    'max_tokens': 5})['choices'][0]['message']['content'] for s in (1, 2)]
+                assert one[0] == one[1], one  # of one token there is no choice
 
 
 @case

@@ -23,10 +23,13 @@ Status refuse_others(const Json& body) {
   for (const std::string_view name : kFormats) {
     if (body.at(name).is_null()) continue;
     return unsupported(
-        fmt::format("{} is another server's field; here the same is response_format: {{\"type\": \"json_schema\" or \"regex\", ...}}", name));
+        fmt::format("{} is another server's field; here the same is response_format: {{\"type\": \"json_schema\", \"regex\" or "
+                    "\"grammar\", ...}}",
+                    name));
   }
   for (const std::string_view name : kLengths) {
-    if (!says_nothing(body.at(name))) return unsupported(fmt::format("{} is another server's field and not supported here", name));
+    if (!says_nothing(body.at(name)))
+      return unsupported(fmt::format("{} is another server's field and not supported here", name));
   }
   return {};
 }
@@ -72,7 +75,8 @@ Result<ForeignFields> read_foreign_fields(const Json& body) {
   DI_CHECK_OK(read_number(body, "top_k", -1, 1 << 30, top_k));
   DI_CHECK_OK(read_number(body, "min_p", 0, 1, min_p));
   DI_CHECK_OK(read_number(body, "repetition_penalty", 0.01, 10, repetition));
-  if (top_k != static_cast<double>(static_cast<int32_t>(top_k))) return invalid_argument("Invalid top_k value: expected a whole number");
+  if (top_k != static_cast<double>(static_cast<int32_t>(top_k)))
+    return invalid_argument("Invalid top_k value: expected a whole number");
   out.top_k = std::max(0, static_cast<int32_t>(top_k));
   out.min_p = static_cast<float>(min_p);
   out.repetition_penalty = static_cast<float>(repetition);

@@ -24,6 +24,7 @@ struct ProfileRules {
   bool max_completion_tokens = false;      // stands in for max_tokens
   bool honours_sampling = false;           // requested temperature and top_p in both modes, penalties, logit_bias
   bool tool_choice_with_thinking = false;  // required and named
+  bool grammar_format = false;             // response_format of Chat may be an EBNF grammar
   bool several_answers = false;            // n > 1
   bool stored_responses = false;           // store, previous_response_id, background, metadata of the Responses wire
   bool messages_client_tools = false;      // tools of Messages may be of type "custom"; web search among them is dropped

@@ -19,9 +19,9 @@ TEST(DraftCalibration, ComesBackForItsOwnModelOnly) {
 TEST(DraftCalibration, WhatIsNoCalibrationIsNone) {
   const std::string path = testing::TempDir() + "deepinfer-drafts-damaged.json";
   EXPECT_EQ(read_calibration(path + ".missing", "k"), kNoTemperatures);
-  for (const char* text : {"", "[]", "{", R"({"key":"k"})", R"({"key":"k","temperatures":[1,2]})",
-                           R"({"key":"k","temperatures":[1,1,1,1,1,1,"1"]})", R"({"key":"k","temperatures":[1,1,1,1,1,1,1e9]})",
-                           R"({"key":1,"temperatures":[1,1,1,1,1,1,2]})"}) {
+  for (const char* text :
+       {"", "[]", "{", R"({"key":"k"})", R"({"key":"k","temperatures":[1,2]})", R"({"key":"k","temperatures":[1,1,1,1,1,1,"1"]})",
+        R"({"key":"k","temperatures":[1,1,1,1,1,1,1e9]})", R"({"key":1,"temperatures":[1,1,1,1,1,1,2]})"}) {
     ASSERT_TRUE(write_file(path, text));
     EXPECT_EQ(read_calibration(path, "k"), kNoTemperatures) << text;
   }

@@ -172,13 +172,16 @@ Status read_json_schema(const Json& json, ChatBody& body) {
        optional("strict", into(body.format_is_strict, read_bool)), optional("description", into(description, read_string))});
 }
 
-Status read_format(const Json& json, ChatBody& body) {
-  static const std::vector<std::string_view> types{"json_object", "json_schema", "regex", "text"};
+Status read_format(const Json& json, const ProfileRules& rules, ChatBody& body) {
+  static const std::vector<std::string_view> recipe{"json_object", "json_schema", "regex", "text"};
+  static const std::vector<std::string_view> open{"json_object", "json_schema", "regex", "text", "grammar"};
   constexpr std::string_view kName = "ChatCompletionResponseFormat";
   size_t type = 0;
-  DI_CHECK_OK(read_tag(json, kName, "type", types, type));
+  DI_CHECK_OK(read_tag(json, kName, "type", rules.grammar_format ? open : recipe, type));
+  // To the prompt a grammar is a text like any.
   constexpr ResponseFormat::Kind kKinds[] = {ResponseFormat::Kind::kJsonObject, ResponseFormat::Kind::kJsonSchema,
-                                             ResponseFormat::Kind::kRegex, ResponseFormat::Kind::kText};
+                                             ResponseFormat::Kind::kRegex, ResponseFormat::Kind::kText,
+                                             ResponseFormat::Kind::kText};
   body.format.emplace();
   body.format->kind = kKinds[type];
   if (body.format->kind == ResponseFormat::Kind::kJsonSchema) {
@@ -188,6 +191,7 @@ Status read_format(const Json& json, ChatBody& body) {
   if (body.format->kind == ResponseFormat::Kind::kRegex) {
     return decode_struct(json, kName, {required("regex", into(body.format->regex, read_string))});
   }
+  if (type == 4) return decode_struct(json, kName, {required("grammar", into(body.grammar, read_string))});
   return {};
 }
 
@@ -229,7 +233,7 @@ Result<ChatBody> decode_chat_body(const Json& json, const ProfileRules& rules) {
                              optional("stream_options", [&](const Json& value) { return read_stream_options(value, body); }),
                              optional("tools", read_tools),
                              optional("tool_choice", into(body.tool_choice, read_tool_choice)),
-                             optional("response_format", [&](const Json& value) { return read_format(value, body); }),
+                             optional("response_format", [&](const Json& value) { return read_format(value, rules, body); }),
                              optional("logprobs", into(body.logprobs, read_bool)),
                              optional("top_logprobs", into(body.top_logprobs, read_u8))}));
   return body;

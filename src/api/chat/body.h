@@ -60,6 +60,7 @@ struct ChatBody {
   std::optional<ChatToolChoice> tool_choice;
   std::optional<ResponseFormat> format;
   bool format_is_strict = false;
+  std::optional<std::string> grammar;  // EBNF, of a format of that type
 };
 
 Result<ChatBody> decode_chat_body(const Json& json, const ProfileRules& rules);

@@ -51,9 +51,13 @@ class RequestChecker {
     chat().thinking = setting.on;
     chat().effort = setting.effort;
     if (body_.format) chat().format = *body_.format;
+    if (body_.grammar) request_.grammar = std::move(*body_.grammar);
   }
 
   Status check_tools() {
+    if (body_.grammar && request_.grammar.empty()) return invalid_argument("response_format.grammar: the grammar is empty");
+    if (body_.grammar && !body_.tools.empty())
+      return unsupported("a response_format of type grammar beside tools is not supported");
     DI_CHECK_OK(check_tool_names_unique(body_.tools));
     DI_CHECK_OK(check_tool_schemas(body_.tools));
     const ChatToolChoice choice = body_.tool_choice.value_or(ChatToolChoice{});

@@ -37,6 +37,7 @@ struct ChatRequest {
   float frequency_penalty = 0;                          // the official profile checks the penalties and ignores them
   float presence_penalty = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;  // open profile only
+  std::string grammar;                                // EBNF the answer is held to; open profile only
   ForeignFields foreign;                              // open profile only
   std::optional<uint64_t> seed;
   int num_answers = 1;

@@ -101,6 +101,14 @@ TEST(ChatRequest, OpenProfileIsASuperset) {
   EXPECT_EQ(accepted(kHead + R"(, "logit_bias": {"12": -5}})", open).logit_bias.size(), 1u);
   EXPECT_NE(error_of(kHead + R"(, "logit_bias": {"x": 1}})", open), "");
   EXPECT_TRUE(accepted(kHead + R"(, "logit_bias": {"x": 1}})").logit_bias.empty());
+  const std::string grammar = R"(, "response_format": {"type": "grammar", "grammar": "root ::= \"a\""}})";
+  EXPECT_NE(error_of(kHead + grammar), "");
+  EXPECT_EQ(accepted(kHead + grammar, open).grammar, "root ::= \"a\"");
+  EXPECT_NE(error_of(kHead + R"(, "response_format": {"type": "grammar", "grammar": ""}})", open), "");
+  EXPECT_EQ(accepted(kHead + R"(, "top_k": 4})", open).foreign.top_k, 4);
+  EXPECT_EQ(accepted(kHead + R"(, "top_k": 4})").foreign.top_k, 0);
+  EXPECT_FALSE(accepted(kHead + R"(, "chat_template_kwargs": {"enable_thinking": false}})", open).conversation.thinking);
+  EXPECT_TRUE(accepted(kHead + R"(, "thinking": {"type": "enabled"}, "enable_thinking": false})", open).conversation.thinking);
   const std::string required = R"(, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"})";
   EXPECT_NE(error_of(kHead + required), "");
   EXPECT_TRUE(render_prompt(accepted(kHead + required, open).conversation).text().ends_with("<think>"));
