@@ -25,6 +25,13 @@ TEST_P(Conformance, EmbedAndGather) {
       t.check("embed", [&](Ops ops, At at) {
         ops.embed({at.rows(count, n), at(ids), at(image), at(table), at(rows), at(x), at(pre), hidden, 4});
       });
+      std::vector<SampleResult> results(5);
+      for (SampleResult& result : results) result = {.token = random.below(20) - 1};
+      std::vector<int32_t> named = below(random, n + 2, 20);
+      for (int32_t& token : named) token -= token < 10 ? 1 + token + random.below(5) : 0;  // -5 to -1: a draw
+      const auto draws = t.in(results);
+      const auto drawn = t.in(named);
+      t.check("take_draws", [&](Ops ops, At at) { ops.take_draws({at.rows(count, n), at(draws), at(drawn)}); });
       for (const int64_t bytes : {int64_t{16}, int64_t{hidden} * 8, int64_t{hidden} * 8 - 4}) {
         Twin g(device());
         const auto live = g.count(n);

@@ -45,8 +45,13 @@ struct ImageRows {
   const uint16_t* embeddings = nullptr;  // BF16 [rows, hidden], host memory, valid until the step has run
 };
 
+// Stands for a token that the step before is about to draw, as result `draw` of it: the device puts the token in
+// (StateView::draws).
+inline TokenId token_of_draw(int32_t draw) { return -1 - draw; }
+inline int32_t draw_of_token(TokenId token) { return -1 - token; }
+
 struct StepPlan {
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // or token_of_draw()
   std::vector<SequenceRows> sequences;
   std::vector<ImageRows> images;
   // The candidate layer's own window is cut at window_floor, too (`trunc` of the goldens; the product keeps true windows).

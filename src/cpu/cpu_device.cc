@@ -31,6 +31,7 @@ class CpuDevice final : public Device {
   std::string isa() const override { return context_.kernels.isa; }
 
   int32_t parallelism() const override { return context_.threads; }
+  bool runs_beside_host() const override { return false; }
 
   // Pages come zeroed and are touched first by whoever uses them, so a large pool costs nothing until it is used.
   Result<Buffer> allocate(size_t bytes) override {

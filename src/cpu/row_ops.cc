@@ -14,6 +14,9 @@ void call(void* context, const Params& p) {
   kRun(*static_cast<Context*>(context), p);
 }
 
+void run_take_draws(Context& c, const TakeDrawsParams& p) {
+  each_row(c, p.rows, 2.0, [&](int64_t r) { take_draw(p, r); });
+}
 void run_embed(Context& c, const EmbedParams& p) {
   each_row(c, p.rows, 0.1 * p.hidden * p.streams, [&](int64_t r) { embed_range(p, r, 0, p.hidden); });
 }

@@ -3,6 +3,10 @@
 
 namespace deepinfer::cuda {
 
+void run_take_draws(const GpuContext& c, const TakeDrawsParams& p) {
+  each_item(c, p.rows, 1, [p] __device__(int64_t row, int64_t) { take_draw(p, row); });
+}
+
 void run_embed(const GpuContext& c, const EmbedParams& p) {
   each_item(c, p.rows, p.hidden,
             [p] __device__(int64_t row, int64_t d) { embed_range(p, row, static_cast<int>(d), static_cast<int>(d) + 1); });

@@ -85,6 +85,7 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
                                 .share_prefixes = resolved.prefix_cache,
                                 .snapshot_bytes = resolved.snapshot_bytes}));
   loop->speculation_ = Speculation::create(device, model, resolved.speculation, resolved.max_batch);
+  loop->overlaps_ = resolved.overlap == OverlapMode::kOn || (resolved.overlap == OverlapMode::kAuto && device.runs_beside_host());
   const bool drafts = loop->speculation_ != nullptr;
   const int32_t max_logits = resolved.max_batch * (drafts ? 1 + loop->speculation_->width() : 1);
   DI_TRY(loop->workspace_, model.make_workspace(device, {.max_rows = resolved.step_tokens,
@@ -99,7 +100,7 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
     const int64_t most = std::min({int64_t{resolved.step_tokens}, resolved.context, int64_t{model.layout().page_tokens}});
     DI_CHECK_OK(loop->speculation_->probe(model, loop->state(), *loop->workspace_, static_cast<int32_t>(most)));
   }
-  loop->publish({}, false);
+  loop->publish({}, nullptr);
   return loop;
 }
 
@@ -176,13 +177,14 @@ void Engine::Loop::start() {
 void Engine::Loop::stop() {
   inbox_.close();
   if (thread_.joinable()) thread_.join();
+  if (in_flight_) settle();
   read_inbox();
   const auto end = [](Sequence& sequence) { sequence.end(FinishReason::kCancelled, "the engine was stopped"); };
   waiting_.for_each(end);
   for (auto& sequence : running_) end(*sequence);
   retire_waiting();
   retire();
-  publish({}, false);
+  publish({}, nullptr);
   if (options_.step_end) options_.step_end();
 }
 

@@ -2,7 +2,7 @@
 //
 // One engine owns the state of up to `max_batch` running sequences on one device. Each step takes a row from every
 // decoding sequence and a chunk of prompts, runs them as one flat batch, draws the next tokens on the device and tells the
-// handlers. The engine knows token ids only (core/token_service.h has the contract of a request's life).
+// handlers; where the device runs beside the host the next step is launched before that. The engine knows token ids only (core/token_service.h has the contract of a request's life).
 //
 // Promise: an accepted request gets exactly one final event, also when a step fails or the engine is stopped; an answer
 // depends on its request, seed and the model only - never on company, chunking, slots or pages; a request that can
@@ -52,6 +52,10 @@ struct SpeculationOptions {
   const Drafter* drafter = nullptr;  // instead of the model's own; must outlive the engine
 };
 
+// Whether a step is planned and launched while the one before is still being computed (scheduler/step_ahead.h). Changes speed and
+// when a token is heard of, never bytes. kAuto: on devices that run beside the host.
+enum class OverlapMode { kOff, kOn, kAuto };
+
 struct EngineOptions {
   int32_t max_batch = kDefaultBatch;         // sequences that run at once
   int32_t step_tokens = kDefaultStepTokens;  // rows of one step, at least max_batch
@@ -64,6 +68,7 @@ struct EngineOptions {
   int64_t snapshot_bytes = kDefaultSnapshotBytes;  // host memory for the state at page borders
   const Clock* clock = nullptr;                    // for deadlines and progress(); none = neither. Must outlive the engine
   SpeculationOptions speculation;
+  OverlapMode overlap = OverlapMode::kAuto;
   // Called by the engine's thread when the events of a step have been delivered, so that a consumer is woken once a step
   // and not once a token.
   std::function<void()> step_end;
@@ -92,7 +97,7 @@ const char* step_kind_name(StepKind kind);
 
 struct StepTimes {
   int64_t steps = 0;
-  int64_t us = 0;  // from the forward pass to the drawn tokens
+  int64_t us = 0;  // from the forward pass, or the end of the step before, to the drawn tokens
 };
 
 struct EngineStats {

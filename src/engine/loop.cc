@@ -46,25 +46,21 @@ bool Engine::Loop::turn() {
   if (running_.empty()) {
     worked |= retire();  // an admission may have failed
     idle_since_us_ = 0;
-    publish(Status(), false);
+    publish(Status(), nullptr);
     return worked;
   }
   grow();
   const int64_t grown_us = step_clock_.now_us();
-  Status status = propose();
+  const Status proposed = propose();
   const int64_t proposed_us = step_clock_.now_us();
-  plan();
+  Flight& next = flights_[in_flight_ == &flights_[0] ? 1 : 0];
+  plan(next);
   counts_.plan_us += grown_us - begin_us + step_clock_.now_us() - proposed_us;
-  if (status) status = run();
-  read_inbox();
-  expire();
-  if (status) {
-    commit();
-  } else {
-    fail_running(status.error());
+  if (!next.plan.sequences.empty()) {
+    run(next, proposed);
+  } else if (in_flight_) {
+    settle();  // all that runs ends with it
   }
-  retire();
-  publish(status, true);
   return true;
 }
 
@@ -111,14 +107,19 @@ Sequence* Engine::Loop::find(RequestId id) {
 Status Engine::Loop::propose() {
   if (!speculation_) return {};
   decoding_.clear();
-  for (const auto& sequence : running_) {
-    sequence->drafts.count = 0;
-    if (sequence->computed + 1 == static_cast<Position>(sequence->tokens.size())) decoding_.push_back(sequence.get());
-  }
   int64_t other_rows = 0;
-  for (const auto& sequence : running_) other_rows += static_cast<int64_t>(sequence->tokens.size()) - sequence->computed;
-  const int64_t decoding = static_cast<int64_t>(decoding_.size());
-  other_rows = std::min(other_rows, int64_t{options_.step_tokens}) - decoding;
+  for (const auto& sequence : running_) {
+    sequence->drafts.count = sequence->drafts.tested = 0;
+    if (!takes_rows(*sequence)) continue;
+    const int64_t rows = sequence->tokens_ahead() - sequence->reached();
+    other_rows += rows;
+    if (rows == 1) decoding_.push_back(sequence.get());
+  }
+  other_rows = std::min(other_rows, int64_t{options_.step_tokens}) - static_cast<int64_t>(decoding_.size());
+  if (in_flight_) {
+    speculation_->pass_over(decoding_, other_rows);
+    return {};
+  }
   DI_CHECK_OK(speculation_->propose(decoding_, other_rows, state(), *workspace_));
   for (Sequence* sequence : decoding_) make_room_for_drafts(*sequence);
   return {};
@@ -133,78 +134,46 @@ void Engine::Loop::make_room_for_drafts(Sequence& sequence) {
   sequence.drafts.tested = std::min(sequence.drafts.tested, static_cast<int32_t>(std::max<int64_t>(room - tokens, 0)));
 }
 
-void Engine::Loop::plan() {
+void Engine::Loop::plan(Flight& flight) {
   plannable_.clear();
   for (const auto& sequence : running_) {
+    if (!takes_rows(*sequence)) continue;
     const CachedSequence& cache = sequence->cache;
     by_slot_[static_cast<size_t>(cache.lease.slot())] = sequence.get();
     plannable_.push_back({.request = sequence->request.id,
                           .slot = cache.lease.slot(),
                           .tokens = sequence->tokens,
-                          .computed = sequence->computed,
+                          .computed = sequence->reached(),
                           .original_prompt_tokens = sequence->request.original_prompt_tokens,
                           .write_floor = cache.write_floor,
                           .window_floor = cache.window_floor,
                           .cut = cache.cut(),
                           .images = sequence->request.images,
-                          .drafts = sequence->drafts.planned()});
+                          .drafts = sequence->drafts.planned(),
+                          .draw = sequence->draw});
   }
   const StepBudget budget{.step_tokens = options_.step_tokens, .replay = replay_, .hidden = model_.shape().hidden};
-  plan_step(plannable_, budget, plan_);
-  if (options_.step_log) options_.step_log(step_log_line(plannable_, budget, plan_));
-  logit_rows_.clear();
-  for (const SequenceRows& rows : plan_.sequences) {
-    for (int32_t i = 0; i < rows.num_logits; ++i) logit_rows_.push_back({by_slot_[static_cast<size_t>(rows.slot)], i});
+  plan_step(plannable_, budget, flight.plan);
+  if (options_.step_log && !plannable_.empty()) options_.step_log(step_log_line(plannable_, budget, flight.plan));
+  flight.draws.clear();
+  for (const SequenceRows& rows : flight.plan.sequences) {
+    for (int32_t i = 0; i < rows.num_logits; ++i) flight.draws.push_back({by_slot_[static_cast<size_t>(rows.slot)], i});
   }
 }
 
 StateView Engine::Loop::state() const {
   const SequenceStore& store = std::as_const(*cache_).store();
-  return {
-      .states = store.states(), .pages = store.pages(), .page_table = store.page_table(), .table_stride = store.table_stride()};
+  return {.states = store.states(),
+          .pages = store.pages(),
+          .page_table = store.page_table(),
+          .table_stride = store.table_stride(),
+          .draws = overlaps_ ? sampler_->results() : nullptr};
 }
 
-Status Engine::Loop::run() {
-  const int64_t begin_us = step_clock_.now_us();
-  sampler_->begin_masks(logit_rows_);
-  Status status = model_.forward(plan_, state(), *workspace_);
-  if (status && speculation_) status = speculation_->note_rows(state(), *workspace_);
-  if (status && !logit_rows_.empty()) {
-    const float* draft_logits = speculation_ ? speculation_->draft_logits(*workspace_) : nullptr;
-    status = sampler_->enqueue(logit_rows_, workspace_->logits(), draft_logits);
-  } else {
-    sampler_->drop_masks();
-  }
-  if (status) {
-    for (const SequenceRows& rows : plan_.sequences) {
-      cache_->step_enqueued(by_slot_[static_cast<size_t>(rows.slot)]->cache, rows.begin, rows.begin + rows.count);
-    }
-  }
-  // Also after a failure: slots and pages are given back only when nothing can touch them any more.
-  const Status done = device_.wait(device_.record());
-  note_times(begin_us, step_clock_.now_us());
-  return status ? done : status;
-}
-
-void Engine::Loop::note_times(int64_t begin_us, int64_t end_us) {
-  step_us_ = end_us - begin_us;
-  // A draft pass computes, too.
-  const int64_t draft_us = speculation_ ? speculation_->pass_us() : 0;
-  if (idle_since_us_ > 0) counts_.between_us += std::max<int64_t>(0, begin_us - idle_since_us_ - draft_us);
-  idle_since_us_ = end_us;
-  const auto decodes = std::count_if(plan_.sequences.begin(), plan_.sequences.end(), is_decode);
-  const StepKind kind = decodes == 0                                              ? StepKind::kPrefill
-                        : decodes == static_cast<int64_t>(plan_.sequences.size()) ? StepKind::kDecode
-                                                                                  : StepKind::kMixed;
-  StepTimes& times = counts_.times[static_cast<size_t>(kind)];
-  ++times.steps;
-  times.us += step_us_;
-}
-
-void Engine::Loop::publish(const Status& status, bool ran) {
+void Engine::Loop::publish(const Status& status, const StepPlan* ran) {
   if (ran) {
     ++counts_.steps;
-    counts_.rows += plan_.num_rows();
+    counts_.rows += ran->num_rows();
   }
   counts_.waiting = static_cast<int32_t>(waiting_.size());
   counts_.running = static_cast<int32_t>(running_.size());

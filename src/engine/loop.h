@@ -1,8 +1,11 @@
 // engine/loop.h - the engine's state and the phases of a step.
 //
-// A step: read the inbox, retire what ended, admit, grow, propose drafts, plan, run (forward, sample, wait), read the inbox again
-// - a cancel or finish that came meanwhile holds for this step's tokens - commit, retire. Host memory that the device reads (the
-// plan, the sampler's staging) is written only between a wait and the next enqueue. Threads: submit(), post(), close(), health()
+// A turn: read the inbox, retire what ended, admit, grow, propose drafts, plan, launch the step, settle the one before it, enqueue
+// the draws. To settle is to wait, to read the inbox again - a cancel or finish that came meanwhile holds for this step's tokens -
+// to commit and to retire. A step whose successor's rows are known stays in flight until that one has been launched; any other
+// is settled in its own turn (scheduler/step_ahead.h). So two forward passes are under way at most, but the draws of one step only: the
+// sampler's staging is written between a wait and the next enqueue, and a draw knows every token before it. What a
+// sequence holds is given back when no step in flight has rows of it, and nobody is preempted while one is. Threads: submit(), post(), close(), health()
 // and stats() from any thread; the rest from the thread that drives the engine.
 #pragma once
 
@@ -63,10 +66,24 @@ class Engine::Loop {
   void preempt(size_t index);
   Status propose();
   void make_room_for_drafts(Sequence& sequence);
-  void plan();
-  Status run();
+  // A step from its plan until its results have been taken.
+  struct Flight {
+    StepPlan plan;
+    std::vector<DrawRow> draws;  // of its logit rows
+    Ticket ticket = 0;           // behind the draws
+    int64_t begin_us = 0;
+    Status status;  // a failure that was noticed elsewhere
+  };
+  void plan(Flight& flight);
+  void run(Flight& next, Status status);
+  Status launch(Flight& flight);
+  Status enqueue_draws(Flight& flight);
+  bool stays(const Flight& flight) const;
+  bool settle();
+  void land(const Flight& flight);
+  void give_up(const Error& error, const Flight& flight);
   StateView state() const;
-  void commit();
+  void commit(const StepPlan& plan);
   int32_t commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits);
   bool follow_constraint(Sequence& sequence, TokenId token);
   void commit_token(Sequence& sequence, const SampleResult& result);
@@ -74,8 +91,8 @@ class Engine::Loop {
   bool retire();
   void retire_waiting();
   void deliver_end(std::unique_ptr<Sequence> sequence);
-  void note_times(int64_t begin_us, int64_t end_us);
-  void publish(const Status& status, bool ran);
+  void note_times(const Flight& flight);
+  void publish(const Status& status, const StepPlan* ran);
 
   Device& device_;
   const LanguageModel& model_;
@@ -101,13 +118,14 @@ class Engine::Loop {
   std::vector<PreemptionCandidate> candidates_;
   std::vector<RunningSequence> plannable_;
   std::vector<Sequence*> by_slot_;
-  std::vector<DrawRow> logit_rows_;
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
   int64_t step_us_ = 0;
   int64_t idle_since_us_ = 0;  // end of the last step while there is work; 0 = there was none
   std::vector<std::unique_ptr<Sequence>> ended_;
-  StepPlan plan_;
+  bool overlaps_ = false;
+  Flight flights_[2];            // take turns
+  Flight* in_flight_ = nullptr;  // one of them, or none
 
   EngineStats counts_;  // the loop's own; published under the mutex
   mutable std::mutex published_mutex_;

@@ -46,6 +46,8 @@ Opening Engine::Loop::open(Sequence& sequence) {
                                      .original_prompt_tokens = sequence.request.original_prompt_tokens},
                                     pages_to_reserve(), sequence.cache);
   if (!opening) {
+    // The device tells of a failed step to whoever waits first.
+    if (in_flight_) in_flight_->status = opening.error();
     sequence.end(FinishReason::kError, opening.error().message);
     return Opening::kNoRoom;
   }
@@ -70,8 +72,14 @@ Opening Engine::Loop::open(Sequence& sequence) {
 void Engine::Loop::grow() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
-    if (cache_->grow(sequence.cache, static_cast<int64_t>(sequence.tokens.size()))) {
+    if (!takes_rows(sequence) || cache_->grow(sequence.cache, sequence.tokens_ahead())) {
       ++i;
+      continue;
+    }
+    // What ends with the step in flight may leave enough; and nobody is thrown out of memory that is being written.
+    if (in_flight_) {
+      settle();
+      i = 0;
       continue;
     }
     candidates_.clear();

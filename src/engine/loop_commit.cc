@@ -7,15 +7,16 @@
 
 namespace deepinfer {
 
-void Engine::Loop::commit() {
+// Rows of a sequence that has ended meanwhile were computed for nothing.
+void Engine::Loop::commit(const StepPlan& plan) {
   size_t next_logits = 0;
-  StepOutcome outcome{.rows = plan_.num_rows(), .verify_us = static_cast<double>(step_us_)};
-  for (const SequenceRows& rows : plan_.sequences) {
+  StepOutcome outcome{.rows = plan.num_rows(), .verify_us = static_cast<double>(step_us_)};
+  for (const SequenceRows& rows : plan.sequences) {
     Sequence& sequence = *by_slot_[static_cast<size_t>(rows.slot)];
     const int32_t drafts = std::max(0, rows.num_logits - 1);
-    const int32_t emitted = sequence.ended() ? 0 : commit_rows(sequence, rows, next_logits);
     const bool decodes = is_decode(rows);
-    ++(decodes ? sequence.trace.decode_steps : sequence.trace.prefill_steps);
+    if (!sequence.ended()) ++(decodes ? sequence.trace.decode_steps : sequence.trace.prefill_steps);
+    const int32_t emitted = sequence.ended() ? 0 : commit_rows(sequence, rows, next_logits);
     if (decodes) {
       ++outcome.sequences;
       outcome.drafts += drafts;
@@ -110,9 +111,10 @@ void Engine::Loop::retire_waiting() {
   decoding_.clear();
 }
 
+// Whose rows are in flight ends when they have come down.
 bool Engine::Loop::retire() {
   for (auto& sequence : running_) {
-    if (sequence->ended()) ended_.push_back(std::move(sequence));
+    if (sequence->ended() && sequence->in_flight == 0) ended_.push_back(std::move(sequence));
   }
   std::erase(running_, nullptr);
   const bool any = !ended_.empty();

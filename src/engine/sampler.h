@@ -38,6 +38,8 @@ class Sampler {
   Status enqueue(std::span<const DrawRow> rows, const float* logits, const float* draft_logits);
   // Of the last enqueue(), after its work was waited for.
   const SampleResult& result(size_t row) const { return host_results_[row]; }
+  // The same on the device, for work behind enqueue().
+  const SampleResult* results() const { return results_.as<SampleResult>(); }
 
  private:
   Sampler(Device& device, int32_t vocab, int32_t max_rows) : device_(device), vocab_(vocab), max_rows_(max_rows) {}

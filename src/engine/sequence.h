@@ -1,10 +1,12 @@
 // engine/sequence.h - one request inside the engine, from acceptance to its final event.
 //
 // tokens[0, computed) have their state in slot and pages; tokens[computed, size) run next. The answer is
-// tokens[prompt_tokens, size). A sequence runs while it holds a lease and waits before and, when it was thrown out for lack of
+// tokens[prompt_tokens, size). While a step is in flight, tokens[computed, launched) and one draw behind `tokens` are its work. A
+// sequence runs while it holds a lease and waits before and, when it was thrown out for lack of
 // pages, between; it has ended when `finish` is set, and the loop then frees its memory before it tells the handler.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -21,6 +23,7 @@
 #include "policy/calibration.h"
 #include "policy/draft_habit.h"
 #include "scheduler/draft_control.h"
+#include "scheduler/step_ahead.h"
 
 namespace deepinfer {
 
@@ -81,6 +84,9 @@ struct Sequence {
   int64_t answer_limit = 0;                                  // kLength when reached
   int64_t stop_limit = std::numeric_limits<int64_t>::max();  // kStop when reached, set by finish()
   Position computed = 0;
+  int32_t in_flight = 0;       // launched steps that hold rows of it and have not been settled: two at most
+  Position launched = 0;       // of the last of them
+  int32_t draw = -1;           // its result that will be the next token, -1 = none
   int32_t tenant = -1;         // in the loop\'s TokenAccounts
   bool awaits_prefix = false;  // the queue passes it over in this round
   Usage usage;                 // cached and replayed tokens of the first start
@@ -98,6 +104,9 @@ struct Sequence {
   std::string error;
 
   int64_t answer_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
+  // What the next step builds on.
+  Position reached() const { return in_flight > 0 ? launched : computed; }
+  int64_t tokens_ahead() const { return static_cast<int64_t>(tokens.size()) + (draw >= 0); }
   bool ended() const { return finish != FinishReason::kNone; }
   // What passed since the last call belongs to the phase that ends.
   void enter(Phase next, int64_t now_us) {
@@ -111,6 +120,15 @@ struct Sequence {
     error = std::move(why);
   }
 };
+
+// Whether the next step has rows of it; what has ended or surely ends with the step in flight has none.
+inline bool takes_rows(const Sequence& sequence) {
+  if (sequence.in_flight == 0) return !sequence.ended();
+  return goes_on({.ended = sequence.ended(),
+                  .draws = sequence.draw >= 0,
+                  .answer_tokens = sequence.answer_tokens(),
+                  .most_tokens = std::min(sequence.answer_limit, sequence.stop_limit)});
+}
 
 // Whether any draw of this request looks at token counts.
 inline bool has_penalties(const SamplingParams& sampling) {

@@ -117,6 +117,14 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   return {};
 }
 
+void Speculation::pass_over(std::span<Sequence* const> decoding, int64_t other_rows) {
+  members_.clear();
+  pass_us_ = 0;
+  control_.pass_over(static_cast<int64_t>(decoding.size()));
+  ++idle_steps_;
+  if (options_.mode == SpeculationMode::kAuto) follow(decoding, other_rows);
+}
+
 // Noting rows costs a tenth of a small model's step, so in long pauses it is left out; prompts are noted always, as their tokens
 // are most of what an answer's drafts go by. A sequence with a gap drafts again when the drafter has seen a few rows.
 void Speculation::follow(std::span<Sequence* const> decoding, int64_t other_rows) {
@@ -127,7 +135,7 @@ void Speculation::follow(std::span<Sequence* const> decoding, int64_t other_rows
   noting_ = other_rows > 0 || decoding.empty() || (awake && idle_steps_ < kPaused);
   if (noting_) return;
   for (Sequence* sequence : decoding) {
-    sequence->drafts.noted_from = static_cast<Position>(sequence->tokens.size());
+    sequence->drafts.noted_from = sequence->tokens_ahead();
     sequence->drafts.least_noted = kLeastNoted;
   }
 }

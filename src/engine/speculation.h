@@ -42,6 +42,10 @@ class Speculation {
   // Sets the drafts of every sequence of `decoding`, whose last token is the only one not computed. `other_rows` are expected to
   // share the step. Waits for the draft pass.
   Status propose(std::span<Sequence* const> decoding, int64_t other_rows, const StateView& state, Workspace& workspace);
+  // Whether propose() for so many sequences would run no pass.
+  bool rests(int64_t decoding) const { return control_.rests(decoding); }
+  // In place of propose() while the last tokens of `decoding` are still being drawn: no drafts.
+  void pass_over(std::span<Sequence* const> decoding, int64_t other_rows);
   Status note_rows(const StateView& state, Workspace& workspace) {
     return noting_ ? drafter_.note_rows(state, workspace) : Status();
   }

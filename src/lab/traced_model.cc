@@ -11,7 +11,7 @@ Result<std::unique_ptr<Workspace>> TracedModel::make_workspace(Device& device, c
   // Draft passes show their values, too; those are no part of an answer.
   if (auto* v41 = dynamic_cast<V41Workspace*>(workspace.get())) {
     v41->probe = [this](const ProbePoint& point) {
-      if (plan_) hook_({steps_, *plan_, point});
+      if (plan_) hook_({steps_, *plan_, point, *state_});
     };
   }
   return workspace;
@@ -19,7 +19,7 @@ Result<std::unique_ptr<Workspace>> TracedModel::make_workspace(Device& device, c
 
 Status TracedModel::forward(const StepPlan& plan, const StateView& state, Workspace& workspace) const {
   ++steps_;
-  plan_ = &plan;
+  plan_ = &plan, state_ = &state;
   const Status status = model_.forward(plan, state, workspace);
   plan_ = nullptr;
   return status;
@@ -41,12 +41,20 @@ std::vector<ProbedRow> rows_in_value(const TracedValue& value, RequestId request
   return out;
 }
 
+// A plan may name a token by its draw.
+TokenId RowRecorder::token_of(TokenId token, const StateView& state) {
+  if (token >= 0 || !state.draws) return token;
+  SampleResult drawn{};
+  device_->download(&drawn, state.draws + draw_of_token(token), sizeof drawn);
+  return device_->wait(device_->record()) ? drawn.token : token;
+}
+
 void RowRecorder::note(const TracedValue& value) {
   const ProbePoint& point = value.point;
   for (const ProbedRow& probed : rows_in_value(value, request_)) {
     if (probed.index >= point.rows) continue;
     Row& row = rows_[probed.position];
-    if (row.step != value.step) row = {value.step, probed.token, probed.window_floor, {}};
+    if (row.step != value.step) row = {value.step, token_of(probed.token, value.state), probed.window_floor, {}};
     bytes_.resize(static_cast<size_t>(point.row_bytes));
     device_->download(bytes_.data(), static_cast<const uint8_t*>(point.data) + probed.index * point.row_bytes, bytes_.size());
     if (!device_->wait(device_->record())) return;

@@ -23,6 +23,7 @@ struct TracedValue {
   int64_t step;  // counts forward passes
   const StepPlan& plan;
   const ProbePoint& point;
+  const StateView& state;
 };
 using ValueHook = std::function<void(const TracedValue&)>;
 
@@ -43,6 +44,7 @@ class TracedModel final : public LanguageModel {
   const LanguageModel& model_;
   const ValueHook hook_;
   mutable const StepPlan* plan_ = nullptr;  // of the pass being enqueued
+  mutable const StateView* state_ = nullptr;
   mutable int64_t steps_ = 0;
 };
 
@@ -76,6 +78,8 @@ class RowRecorder {
   const std::map<Position, Row>& rows() const { return rows_; }
 
  private:
+  TokenId token_of(TokenId token, const StateView& state);
+
   Device* device_;
   RequestId request_ = 0;
   std::map<Position, Row> rows_;

@@ -28,6 +28,8 @@ struct StateView {
   uint8_t* pages = nullptr;             // [pages, layout.page_bytes]
   const int32_t* page_table = nullptr;  // [slots, table_stride] page numbers, device memory
   int64_t table_stride = 0;             // pages per slot, = ceil(context / page_tokens)
+  // Results of the step before, where a plan may name tokens by their draw (token_of_draw); null = no plan does.
+  const SampleResult* draws = nullptr;
 };
 
 struct WorkspaceLimits {

@@ -63,7 +63,7 @@ class ScriptStep {
     // A resumed slot may hold the progress of the conversation its prefix came from.
     if (rows.begin < rows.prompt_tokens) progress = Progress{};
     for (int32_t i = 0; i < rows.count; ++i) {
-      if (rows.begin + i >= rows.write_floor) token_at(rows.slot, rows.begin + i) = tokens[static_cast<size_t>(i)];
+      if (rows.begin + i >= rows.write_floor) token_at(rows.slot, rows.begin + i) = drawn(tokens[static_cast<size_t>(i)]);
     }
     const Position end = rows.begin + rows.count;
     if (end < rows.prompt_tokens) return;
@@ -82,6 +82,11 @@ class ScriptStep {
   template <class T>
   T* host(const void* device_pointer) const {
     return static_cast<T*>(device_.translate(const_cast<void*>(device_pointer)));
+  }
+
+  // The token itself, or the one the step before drew.
+  TokenId drawn(TokenId token) const {
+    return token >= 0 ? token : host<const SampleResult>(view_.draws + draw_of_token(token))->token;
   }
 
   TokenId& token_at(SlotId slot, Position position) {

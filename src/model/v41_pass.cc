@@ -64,12 +64,14 @@ void V41Pass::repeat(Walk walk, int32_t variant, FunctionRef<void()> fn) {
   if (w_.probe || w_.limits.ranks > 1) return fn();
   const bool forward = walk == Walk::kForward;
   const V41Workspace::RecordingKey key(static_cast<int32_t>(walk), variant, forward && split(), forward && w_.counts.images,
-                                       forward && w_.counts.candidate_window, state_.states, state_.pages, state_.page_table);
+                                       forward && w_.counts.candidate_window, state_.states, state_.pages, state_.page_table,
+                                       state_.draws);
   if (!w_.recordings.contains(key) && w_.recordings.size() >= V41Workspace::kMostRecordings) return fn();
   w_.device->replay(w_.recordings[key], fn);
 }
 
 void V41Pass::walk_layers() {
+  if (state_.draws) ops_.take_draws({rows_of(w_.rows.encoder.count), state_.draws, w_.rows.tokens});
   embed();
   const RowSet encoder = encoder_rows(), decoder = decoder_rows();
   rope_tables(encoder, w_.rope_encoder);

@@ -123,8 +123,8 @@ class V41Workspace final : public Workspace {
 
   // Walks the device has recorded (Device::replay), by all that their parameters depend on: which walk, its variant, whether rows
   // stop at the candidate layer, whether there are image rows, whether the candidate layer's window is kept, the memory of the
-  // sequences. A branch of a walk on anything else would repeat the wrong work.
-  using RecordingKey = std::tuple<int32_t, int32_t, bool, bool, bool, const void*, const void*, const void*>;
+  // sequences and of draws. A branch of a walk on anything else would repeat the wrong work.
+  using RecordingKey = std::tuple<int32_t, int32_t, bool, bool, bool, const void*, const void*, const void*, const void*>;
   // One forward pass of each kind and a draft pass of each batch size; more than this run unrecorded.
   static constexpr size_t kMostRecordings = 64;
   std::map<RecordingKey, std::unique_ptr<Recording>> recordings;

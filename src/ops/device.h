@@ -86,6 +86,9 @@ class Device {
     return Buffer();
   }
 
+  // Whether the host goes on while this device computes; if not, a call that enqueues has computed when it returns.
+  virtual bool runs_beside_host() const { return true; }
+
   // Whether operations may be given host memory, as the mapped checkpoint is. If not, weights are uploaded first.
   virtual bool reads_host_memory() const { return true; }
 

@@ -46,6 +46,15 @@ struct Matrix {
 
 // ---- rows in and out -------------------------------------------------------------------------------------------
 
+struct SampleResult;
+
+// tokens[r] = draws[-1 - tokens[r]].token where tokens[r] < 0: rows of a step that was planned before its tokens were known.
+struct TakeDrawsParams {
+  Rows rows;
+  const SampleResult* draws;
+  int32_t* tokens;  // [n]
+};
+
 // x[r, s, :] = embed[token[r]] for each stream s, or image_rows[image_row[r]] where image_row[r] >= 0;
 // pre[r] = (1, 0, 0, 0).
 struct EmbedParams {

@@ -18,15 +18,15 @@ DraftControl::DraftControl(const DraftControlOptions& options) : options_(option
   observed_.reserve(kObserved);
 }
 
-DraftGovernor& DraftControl::governor(int64_t sequences) {
+size_t DraftControl::size_of(int64_t sequences) {
   const size_t size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(sequences, 1))));
-  return governors_[std::min(size, governors_.size() - 1)];
+  return std::min(size, kBatchSizes - 1);
 }
 
 bool DraftControl::drafts(int64_t sequences) {
   if (sequences == 0) return false;
   if (options_.mode != SpeculationMode::kAuto) return true;
-  DraftGovernor& here = governor(sequences);
+  DraftGovernor& here = governors_[size_of(sequences)];
   if (!here.drafts()) {
     here.rest();
     return false;
@@ -118,7 +118,7 @@ void DraftControl::note_step(const StepOutcome& outcome) {
   stats_.gained_us += tokens * plain_step - spent;
   if (plain_step > 0)
     stats_.gained_tokens += static_cast<double>(outcome.emitted) - spent / plain_step * static_cast<double>(outcome.sequences);
-  if (options_.mode == SpeculationMode::kAuto) governor(outcome.sequences).note(tokens * plain_step, spent, outcome.passes);
+  if (options_.mode == SpeculationMode::kAuto) governors_[size_of(outcome.sequences)].note(tokens * plain_step, spent, outcome.passes);
 }
 
 DraftControlStats DraftControl::stats() const {

@@ -80,6 +80,14 @@ class DraftControl {
 
   // Whether this step has a draft pass; counts steps, so it is asked once per step.
   bool drafts(int64_t sequences);
+  // Whether drafts() would say no for so many as long as nothing else is measured.
+  bool rests(int64_t sequences) const {
+    return sequences == 0 || (options_.mode == SpeculationMode::kAuto && !governors_[size_of(sequences)].drafts());
+  }
+  // In place of drafts() in a step that cannot have drafts: a pause goes on, nothing else counts.
+  void pass_over(int64_t sequences) {
+    if (sequences > 0 && rests(sequences)) governors_[size_of(sequences)].rest();
+  }
   // Sets `length` and `complete`.
   void choose(std::span<ProposedBlock> blocks, const StepLoad& load);
   void note_block(const VerifiedBlock& block);
@@ -93,7 +101,7 @@ class DraftControl {
   DraftControlStats stats() const;
 
  private:
-  DraftGovernor& governor(int64_t sequences);
+  static size_t size_of(int64_t sequences);
   void schedule(std::span<ProposedBlock> blocks, const StepLoad& load);
   int64_t old_capacity(std::span<const ProposedBlock> blocks, int64_t sequences, StepsPerSecond steps_per_second);
   void refit();
@@ -101,7 +109,8 @@ class DraftControl {
   const DraftControlOptions options_;
   ContextCosts verify_;
   StepCosts draft_;
-  std::array<DraftGovernor, 12> governors_;  // by the binary size of the batch: what pays for one may not pay for many
+  static constexpr size_t kBatchSizes = 12;
+  std::array<DraftGovernor, kBatchSizes> governors_;  // by the binary size of the batch: what pays for one may not pay for many
   Temperatures temperatures_;
   std::array<float, kMaxDraft> mean_survival_{};  // of sequences without history
   VerificationScheduler scheduler_;

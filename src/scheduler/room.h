@@ -8,4 +8,5 @@
 #pragma once
 
 #include "scheduler/scheduler.h"
+#include "scheduler/step_ahead.h"
 #include "scheduler/step_log.h"

@@ -5,7 +5,9 @@
 namespace deepinfer {
 namespace {
 
-int64_t num_pending(const RunningSequence& sequence) { return static_cast<int64_t>(sequence.tokens.size()) - sequence.computed; }
+int64_t num_pending(const RunningSequence& sequence) {
+  return static_cast<int64_t>(sequence.tokens.size()) + (sequence.draw >= 0) - sequence.computed;
+}
 
 // The part of each image that lies in the rows just added.
 void add_image_rows(const RunningSequence& sequence, const SequenceRows& rows, int32_t hidden, StepPlan& plan) {
@@ -34,8 +36,10 @@ void add_rows(const RunningSequence& sequence, int32_t count, int32_t drafts, co
   rows.write_floor = sequence.write_floor;
   rows.prompt_tokens = sequence.original_prompt_tokens;
   rows.num_logits = count == num_pending(sequence) ? 1 + drafts : 0;
-  const auto tokens = sequence.tokens.subspan(static_cast<size_t>(rows.begin), static_cast<size_t>(count));
+  const auto known = std::min(static_cast<size_t>(count), sequence.tokens.size() - static_cast<size_t>(rows.begin));
+  const auto tokens = sequence.tokens.subspan(static_cast<size_t>(rows.begin), known);
   plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+  if (known < static_cast<size_t>(count)) plan.tokens.push_back(token_of_draw(sequence.draw));
   plan.tokens.insert(plan.tokens.end(), sequence.drafts.begin(), sequence.drafts.begin() + drafts);
   plan.sequences.push_back(rows);
   add_image_rows(sequence, rows, budget.hidden, plan);

@@ -25,13 +25,14 @@ struct RunningSequence {
   RequestId request = 0;
   SlotId slot = 0;
   std::span<const TokenId> tokens;  // prompt and what was generated
-  Position computed = 0;            // tokens whose state is in slot and pages; < tokens.size()
+  Position computed = 0;            // tokens whose state is in slot and pages when the step runs; < tokens.size() without `draw`
   int64_t original_prompt_tokens = 0;
   Position write_floor = 0;   // pages before it are shared
   Position window_floor = 0;  // of the layers up to the candidate layer, after a replay
   Position cut = 0;           // a chunk must end here, 0 = nowhere
   std::span<const ImageSpan> images;
   std::span<const TokenId> drafts = {};  // of a decoding sequence, to be verified behind its last token
+  int32_t draw = -1;                     // result of the step in flight that gives one more token, -1 = none
 };
 
 struct StepBudget {

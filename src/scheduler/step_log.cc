@@ -32,6 +32,7 @@ Json running_json(const RunningSequence& s) {
                                        s.write_floor, s.window_floor, s.cut})},
                            {"tokens", list_of(s.tokens.subspan(static_cast<size_t>(s.computed)))}});
   if (!s.drafts.empty()) out.set("drafts", list_of(s.drafts));
+  if (s.draw >= 0) out.set("draw", int64_t{s.draw});
   if (!s.images.empty()) {
     Json images = Json::array();
     for (const ImageSpan& image : s.images) images.push_back(row({image.begin, image.rows}));
@@ -89,7 +90,12 @@ struct Recorded {
 // `room`: what the sequences of one line may still take, in tokens and image values.
 Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& out) {
   DI_TRY(const auto at, integers(json.at("at"), "at", 7));
-  DI_TRY(const auto pending, integers(json.at("tokens"), "tokens", 1));
+  int64_t draw = -1;
+  if (const Json& drawn = json.at("draw"); !drawn.is_null()) {
+    DI_TRY(draw, drawn.to_int64("draw"));
+    if (draw < 0 || draw > kMostTokens) return corrupt("step log: draw is out of range");
+  }
+  DI_TRY(const auto pending, integers(json.at("tokens"), "tokens", draw < 0 ? 1 : 0));
   if (at[2] < 0 || at[2] > room) return corrupt("step log: the sequences have more tokens than any step");
   room -= at[2];
   out.tokens.resize(static_cast<size_t>(at[2]));
@@ -114,7 +120,8 @@ Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& 
               .window_floor = at[5],
               .cut = at[6],
               .images = out.images,
-              .drafts = out.drafts};
+              .drafts = out.drafts,
+              .draw = static_cast<int32_t>(draw)};
   return {};
 }
 

@@ -36,7 +36,9 @@ TEST(StepLog, AnyStepComesBack) {
     }
     std::vector<RunningSequence> running;
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const auto computed = *rc::gen::inRange<Position>(0, static_cast<Position>(tokens[i].size()));
+      const bool drawn = *rc::gen::arbitrary<bool>();
+      const auto computed =
+          drawn ? static_cast<Position>(tokens[i].size()) : *rc::gen::inRange<Position>(0, static_cast<Position>(tokens[i].size()));
       running.push_back({.request = i + 1,
                          .slot = static_cast<SlotId>(i),
                          .tokens = tokens[i],
@@ -46,7 +48,8 @@ TEST(StepLog, AnyStepComesBack) {
                          .window_floor = *rc::gen::inRange<Position>(0, 64),
                          .cut = *rc::gen::inRange<Position>(0, 80),
                          .images = images[i],
-                         .drafts = drafts[i]});
+                         .drafts = drafts[i],
+                         .draw = drawn ? static_cast<int32_t>(i) : -1});
     }
     const StepBudget budget{.step_tokens = *rc::gen::inRange(6, 100),
                             .replay = {.mode = ReplayMode::kDecoder, .keep_tokens = 16, .window = 16, .page_tokens = 16},

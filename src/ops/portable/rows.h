@@ -12,6 +12,10 @@ inline constexpr int kMaxStreams = 8;
 // A row without a finite logit draws token -1; its successors read row 0 and are thrown away by the engine.
 DI_BODY int64_t token_row(int32_t token) { return token < 0 ? 0 : token; }
 
+DI_BODY void take_draw(const TakeDrawsParams& p, int64_t row) {
+  if (p.tokens[row] < 0) p.tokens[row] = p.draws[-1 - p.tokens[row]].token;
+}
+
 // Channels [begin, end) of one row in all streams; who has channel 0 sets `pre`.
 DI_BODY void embed_range(const EmbedParams& p, int64_t row, int begin, int end) {
   const int image = p.image_row ? p.image_row[row] : -1;
