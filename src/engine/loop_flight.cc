@@ -18,7 +18,11 @@ void Engine::Loop::run(Flight& next, Status status) {
   if (status) status = enqueue_draws(next);
   if (!status) return give_up(status.error(), next);
   in_flight_ = &next;
-  if (!stays(next)) settle();
+  if (!stays(next)) {
+    settle();
+  } else if (!behind) {
+    publish({}, nullptr);
+  }
 }
 
 Status Engine::Loop::launch(Flight& flight) {
