@@ -97,6 +97,8 @@ class Soak {
     for (uint32_t i = 0; i < 1 + random_() % 30; ++i) request.prompt.push_back(3 + static_cast<TokenId>(random_() % 60));
     request.max_tokens = 1 + static_cast<int32_t>(random_() % 60);
     request.sampling.seed = random_();
+    // Some ends only the token tells.
+    if (random_() % 2 == 0) request.stop_ids = {static_cast<TokenId>(3 + random_() % 60)};
     request.priority = static_cast<int32_t>(random_() % 3);
     request.tenant = random_() % 2 == 0 ? "a" : "b";
     Fate& fate = fates_.emplace_back();
@@ -139,7 +141,7 @@ TEST(EngineSoak, NothingIsLostAndNothingLeaks) {
   const struct {
     const char* device;
     const Drafter* drafter;
-  } worlds[] = {{"cpu", nullptr}, {"cpu", &wrong}, {"delayed", &wrong}};
+  } worlds[] = {{"cpu", nullptr}, {"cpu", &wrong}, {"delayed", &wrong}, {"delayed", nullptr}};
   for (const auto& [device, drafter] : worlds) {
     const SpeculationOptions speculation{
         .mode = SpeculationMode::kOn, .schedule = SpeculationSchedule::kFixed, .drafter = drafter};

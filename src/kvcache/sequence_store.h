@@ -81,7 +81,8 @@ class SequenceStore {
   Result<SequenceLease> open(int64_t tokens);
   // More pages behind those of `lease`. REQUIRES: within the context.
   void grow(SequenceLease& lease, PageLease more);
-  // REQUIRES: no step that uses the lease is running; the pages have the same content.
+  // A step in flight may still read the old page: whoever gets it next writes it behind that step. REQUIRES: same content; the
+  // last upload of this entry has been waited for.
   void replace_page(SequenceLease& lease, size_t index, int32_t page);
 
   // Enqueue copies of what a snapshot holds; host memory of snapshot_bytes(), untouched until the copy was waited for.

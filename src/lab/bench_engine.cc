@@ -65,6 +65,7 @@ class EngineBench {
 
   Status run() {
     for (const int32_t streams : options_.streams) DI_CHECK_OK(overhead(streams));
+    for (const int32_t streams : options_.streams) DI_CHECK_OK(overlap(streams));
     DI_CHECK_OK(token_gaps());
     DI_CHECK_OK(planning());
     DI_CHECK_OK(prefix_match());
@@ -105,6 +106,34 @@ class EngineBench {
     const double between = static_cast<double>(after.between_us - before.between_us);
     const double busy = static_cast<double>(after.times[0].us - before.times[0].us);
     report_.add({.name = fmt::format("engine/idle gap/{}", streams), .value = 100 * between / (between + busy), .unit = "%"});
+    return {};
+  }
+
+  // The same steps launched before and behind the results of the last one, by turns; where a device computes beside the host.
+  Status overlap(int32_t streams) {
+    if (!host_.device().runs_beside_host()) return {};
+    std::vector<double> steps[2];
+    for (int32_t repeat = 0; repeat < options_.repeats; ++repeat) {
+      for (const OverlapMode mode : {OverlapMode::kOff, OverlapMode::kAuto}) {
+        EngineOptions options = plain(512);
+        options.max_batch = streams, options.overlap = mode;
+        DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
+        for (int32_t i = 0; i < streams; ++i) DI_CHECK_OK(engine->submit(bench_request(vocab_, 32, i, options_.tokens), ignore));
+        while (engine->stats().times[0].steps < 4 && engine->step()) {
+        }
+        for (int64_t begin = clock_.now_us(), end; engine->stats().running == streams; begin = end) {
+          engine->step();
+          end = clock_.now_us();
+          steps[mode == OverlapMode::kAuto].push_back(static_cast<double>(end - begin));
+        }
+      }
+    }
+    const double without = median(steps[0]), with = median(steps[1]);
+    report_.add({.name = fmt::format("engine/overlap/{}", streams),
+                 .value = with / 1e3,
+                 .unit = "ms",
+                 .baseline = "one after the other",
+                 .ratio = without > 0 ? with / without : 0});
     return {};
   }
 

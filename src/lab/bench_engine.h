@@ -4,6 +4,7 @@
 // measured are the baseline. Rows:
 //   engine/overhead/N            step over forward pass, N requests decoding
 //   engine/idle gap/N            share of the time in which nothing computes although there is work
+//   engine/overlap/N             step launched before the last one's results are read, over one after the other (GPU)
 //   engine/token gap p99         between tokens of answers while 8k prompts come in, over the median step of that mix
 //   engine/plan                  choosing who starts and which rows run: 256 running, 10,000 queued
 //   cache/keys, cache/match      of a prompt of 1,000 pages

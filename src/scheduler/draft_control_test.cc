@@ -118,6 +118,26 @@ TEST(DraftControl, SchedulesByConfidence) {
   }
 }
 
+// Steps that cannot have drafts are part of a pause, and of nothing else.
+TEST(DraftControl, APauseGoesOnInStepsPassedOver) {
+  DraftControl control({.mode = SpeculationMode::kAuto});
+  EXPECT_TRUE(control.rests(0));
+  EXPECT_FALSE(control.rests(1));
+  control.pass_over(1);
+  for (int step = 0; step < 40 && !control.rests(1); ++step) {
+    control.note_step({.rows = 1, .sequences = 1, .emitted = 1, .verify_us = 100});
+    control.note_step({.rows = 6, .sequences = 1, .drafts = 5, .passes = 1, .emitted = 1, .verify_us = 300, .draft_us = 100});
+  }
+  ASSERT_TRUE(control.rests(1));
+  EXPECT_FALSE(control.rests(32)) << "a pause is of one size of batch";
+  EXPECT_FALSE(control.drafts(1));
+  int steps = 1;
+  for (; control.rests(1) && steps < 5000; ++steps) control.pass_over(1);
+  EXPECT_EQ(steps, 1024);
+  EXPECT_TRUE(control.drafts(1));
+  EXPECT_FALSE(DraftControl({.mode = SpeculationMode::kOn}).rests(1));
+}
+
 TEST(DraftControl, EverySixtyFourthBlockIsComplete) {
   DraftControl control({.mode = SpeculationMode::kOn});
   for (const int64_t rows : {1, 6}) control.note_verify_cost(rows, proportional(rows));
