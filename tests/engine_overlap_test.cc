@@ -1,5 +1,5 @@
-// Steps in flight (scheduler/step_ahead.h): on a device that runs beside the host the next step is launched before the results of the last
-// one are read, and nobody can tell from an answer. On `delayed` a buffer used too early or given back too early shows.
+// Steps in flight (scheduler/step_ahead.h): on a device that runs beside the host the next step is launched before the results of
+// the last one are read, and nobody can tell from an answer. On `delayed` a buffer used too early or given back too early shows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -201,9 +201,7 @@ class Lives {
 
  private:
   int32_t below(uint32_t limit) { return static_cast<int32_t>(random_() % limit); }
-  static std::unique_ptr<TokenMask> mask(size_t which) {
-    return which % 5 == 4 ? std::make_unique<AlternatingMask>() : nullptr;
-  }
+  static std::unique_ptr<TokenMask> mask(size_t which) { return which % 5 == 4 ? std::make_unique<AlternatingMask>() : nullptr; }
   static void check(const Answer& answer, const Answer& alone, bool cut) {
     ASSERT_EQ(answer.finals, 1);
     ASSERT_NE(answer.finish, FinishReason::kError) << answer.error;

@@ -1,12 +1,12 @@
 // engine/loop.h - the engine's state and the phases of a step.
 //
-// A turn: read the inbox, retire what ended, admit, grow, propose drafts, plan, launch the step, settle the one before it, enqueue
-// the draws. To settle is to wait, to read the inbox again - a cancel or finish that came meanwhile holds for this step's tokens -
-// to commit and to retire. A step whose successor's rows are known stays in flight until that one has been launched; any other
-// is settled in its own turn (scheduler/step_ahead.h). So two forward passes are under way at most, but the draws of one step only: the
-// sampler's staging is written between a wait and the next enqueue, and a draw knows every token before it. What a
-// sequence holds is given back when no step in flight has rows of it, and nobody is preempted while one is. Threads: submit(), post(), close(), health()
-// and stats() from any thread; the rest from the thread that drives the engine.
+// A turn: read the inbox, retire what ended, admit, grow, propose drafts, plan, launch the step, settle the one before it,
+// enqueue the draws. To settle is to wait, to read the inbox again - a cancel or finish that came meanwhile holds for this step's
+// tokens - to commit and to retire. A step whose successor's rows are known stays in flight until that one has been launched; any
+// other is settled in its own turn (scheduler/step_ahead.h). So two forward passes are under way at most, but the draws of one
+// step only: the sampler's staging is written between a wait and the next enqueue, and a draw knows every token before it. What a
+// sequence holds is given back when no step in flight has rows of it, and nobody is preempted while one is. Threads: submit(),
+// post(), close(), health() and stats() from any thread; the rest from the thread that drives the engine.
 #pragma once
 
 #include <atomic>

@@ -116,9 +116,9 @@ void Engine::Loop::note_times(const Flight& flight) {
   idle_since_us_ = end_us;
   const auto& sequences = flight.plan.sequences;
   const auto decodes = std::count_if(sequences.begin(), sequences.end(), is_decode);
-  const StepKind kind = decodes == 0                                         ? StepKind::kPrefill
+  const StepKind kind = decodes == 0                                        ? StepKind::kPrefill
                         : decodes == static_cast<int64_t>(sequences.size()) ? StepKind::kDecode
-                                                                             : StepKind::kMixed;
+                                                                            : StepKind::kMixed;
   StepTimes& times = counts_.times[static_cast<size_t>(kind)];
   ++times.steps;
   times.us += step_us_;

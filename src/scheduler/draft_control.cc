@@ -118,7 +118,8 @@ void DraftControl::note_step(const StepOutcome& outcome) {
   stats_.gained_us += tokens * plain_step - spent;
   if (plain_step > 0)
     stats_.gained_tokens += static_cast<double>(outcome.emitted) - spent / plain_step * static_cast<double>(outcome.sequences);
-  if (options_.mode == SpeculationMode::kAuto) governors_[size_of(outcome.sequences)].note(tokens * plain_step, spent, outcome.passes);
+  if (options_.mode == SpeculationMode::kAuto)
+    governors_[size_of(outcome.sequences)].note(tokens * plain_step, spent, outcome.passes);
 }
 
 DraftControlStats DraftControl::stats() const {

@@ -37,8 +37,8 @@ TEST(StepLog, AnyStepComesBack) {
     std::vector<RunningSequence> running;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool drawn = *rc::gen::arbitrary<bool>();
-      const auto computed =
-          drawn ? static_cast<Position>(tokens[i].size()) : *rc::gen::inRange<Position>(0, static_cast<Position>(tokens[i].size()));
+      const auto computed = drawn ? static_cast<Position>(tokens[i].size())
+                                  : *rc::gen::inRange<Position>(0, static_cast<Position>(tokens[i].size()));
       running.push_back({.request = i + 1,
                          .slot = static_cast<SlotId>(i),
                          .tokens = tokens[i],
