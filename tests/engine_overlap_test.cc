@@ -226,7 +226,7 @@ TEST_F(EngineOverlap, AnswersAreThoseOfALoneRun) {
   int64_t behind = 0, preempted = 0;
   for (uint32_t seed = 0; seed < 6; ++seed) {
     Lives lives(100 * shuffle + seed);
-    open("cpu", {.prefix_cache = false, .overlap = OverlapMode::kOff});
+    open("cpu", {.pages = 16, .prefix_cache = false, .overlap = OverlapMode::kOff});
     lives.answer_alone(*engine_);
     for (const bool drafts : {false, true}) {
       for (const char* device : {"cpu", "delayed"}) {

@@ -4,7 +4,8 @@
 // its draw (core/step_plan.h) and the device puts it in. What a draw needs of the host - masks, penalties, positions - is set up
 // when the results before it have been read, while the next forward pass already runs; so only the *rows* of the next step have
 // to be known early. They are not known behind drafts, nor before a draft pass, which starts at the last token. A row whose
-// sequence turns out to have ended with the token before is computed for nothing, once, and dropped. Promise: pure.
+// sequence turns out to have ended with the token before is computed for nothing, once, and dropped.
+// Promise: pure.
 #pragma once
 
 #include <cstdint>
