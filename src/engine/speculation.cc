@@ -85,9 +85,7 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   pass_us_ = 0;
   for (Sequence* sequence : decoding) sequence->drafts.count = sequence->drafts.tested = 0;
   const auto count = static_cast<int64_t>(decoding.size());
-  context_ = 0;
-  for (const Sequence* sequence : decoding) context_ += sequence->computed;
-  context_ /= std::max<int64_t>(count, 1);
+  note_context(decoding);
   const bool drafts = control_.drafts(count);
   idle_steps_ = drafts ? 0 : idle_steps_ + 1;
   const bool rests = options_.mode == SpeculationMode::kAuto;
@@ -117,9 +115,16 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   return {};
 }
 
+void Speculation::note_context(std::span<Sequence* const> decoding) {
+  context_ = 0;
+  for (const Sequence* sequence : decoding) context_ += sequence->reached();
+  context_ /= std::max<int64_t>(static_cast<int64_t>(decoding.size()), 1);
+}
+
 void Speculation::pass_over(std::span<Sequence* const> decoding, int64_t other_rows) {
   members_.clear();
   pass_us_ = 0;
+  note_context(decoding);
   control_.pass_over(static_cast<int64_t>(decoding.size()));
   ++idle_steps_;
   if (options_.mode == SpeculationMode::kAuto) follow(decoding, other_rows);

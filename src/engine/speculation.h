@@ -64,6 +64,7 @@ class Speculation {
   void take_drafts(size_t index);
   int32_t usable_drafts(Sequence& sequence, size_t index, int32_t most);
   void reckon(int64_t decoding);
+  void note_context(std::span<Sequence* const> decoding);
   void follow(std::span<Sequence* const> decoding, int64_t other_rows);
 
   Device& device_;
