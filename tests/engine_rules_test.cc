@@ -19,11 +19,12 @@ constexpr const char* kScript = R"({"scripted": 1, "vocab": 67, "context": 128, 
 class ThirdsMask final : public TokenMask {
  public:
   explicit ThirdsMask(std::vector<TokenId>* followed) : followed_(followed) {}
-  void fill(std::span<uint32_t> words) const override {
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
     std::ranges::fill(words, 0u);
     for (int32_t token = 0; token < kVocab; ++token) {
       if (allows(token)) words[static_cast<size_t>(token / 32)] |= 1u << (token % 32);
     }
+    return MaskFill::kReady;
   }
   bool accept(TokenId token) override {
     if (!allows(token)) return false;

@@ -144,9 +144,11 @@ TEST(EngineSpeculation, FinishAndCancelInsideABlock) {
 // Allows only tokens whose number has the parity of the place; the state is the number of accepted tokens.
 class ParityMask final : public TokenMask {
  public:
-  explicit ParityMask(int64_t* state) : state_(state) {}
-  void fill(std::span<uint32_t> words) const override {
+  // Of `slow` times it is asked for a set, it has one ready; 0 = always.
+  explicit ParityMask(int64_t* state, int64_t slow = 0) : state_(state), slow_(slow) {}
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
     for (size_t i = 0; i < words.size(); ++i) words[i] = *state_ % 2 == 0 ? 0x55555555u : 0xaaaaaaaau;
+    return slow_ > 0 && ++asked_ % slow_ != 0 ? MaskFill::kUnfinished : MaskFill::kReady;
   }
   bool accept(TokenId token) override {
     if (token % 2 != *state_ % 2) return false;
@@ -158,6 +160,8 @@ class ParityMask final : public TokenMask {
 
  private:
   int64_t* state_;
+  const int64_t slow_;
+  mutable int64_t asked_ = 0;
 };
 
 TEST(EngineSpeculation, MasksFollowTheDrafts) {

@@ -33,22 +33,38 @@ void Engine::Loop::commit(const StepPlan& plan) {
 int32_t Engine::Loop::commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits) {
   const int32_t verified = std::max(0, rows.num_logits - 1);
   sequence.computed += rows.count - verified;
-  int32_t accepted = 0;
+  int32_t accepted = 0, emitted = 0;
   for (int32_t i = 0; i < rows.num_logits && !sequence.ended(); ++i) {
+    if (!mask_is_ready(sequence, first_logits + static_cast<size_t>(i))) break;
     const SampleResult& result = sampler_->result(first_logits + static_cast<size_t>(i));
     const bool follows = i < verified && result.token == sequence.drafts.tokens[static_cast<size_t>(i)];
     commit_token(sequence, result);
+    ++emitted;
     accepted += follows;
     if (!follows || sequence.ended()) break;
     ++sequence.computed;
     // The handler may have ended the answer with this token: the next one is not shown then.
     read_inbox();
   }
-  if (verified > 0) speculation_->note_verified(sequence, verified, accepted);
+  if (verified > 0 && !sequence.mask_waits) speculation_->note_verified(sequence, verified, accepted);
   // A call of finish() may have cut the answer.
   sequence.computed = std::min(sequence.computed, static_cast<Position>(sequence.tokens.size()));
   cache_->step_done(sequence.cache, sequence.tokens, sequence.request.images, sequence.computed);
-  return rows.num_logits > 0 ? 1 + accepted : 0;
+  return emitted;
+}
+
+// Where it is not, the row runs again in the next step: nothing was drawn from it.
+bool Engine::Loop::mask_is_ready(Sequence& sequence, size_t row) {
+  const MaskFill state = sampler_->mask_state(row);
+  sequence.mask_waits = state == MaskFill::kUnfinished;
+  if (sequence.mask_waits) --sequence.computed;
+  if (state == MaskFill::kFailed) {
+    sequence.end(FinishReason::kError,
+                 fmt::format("which tokens fit the constraint at token {} of the answer takes more time or memory than one answer "
+                             "may have: simplify it",
+                             sequence.answer_tokens()));
+  }
+  return state == MaskFill::kReady;
 }
 
 // Only what is committed moves the constraint, so that its state is a function of the answer.

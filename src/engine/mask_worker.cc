@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint64_t kStop = UINT64_MAX;
 constexpr uint64_t kClosed = UINT32_MAX;  // groups begun: none is left
+constexpr int64_t kGraceUs = 4000;        // so long a step waits for masks that are not ready when the model is
 
 }  // namespace
 
@@ -25,11 +26,12 @@ void MaskWorker::begin(std::span<const DrawRow> rows, int32_t vocab) {
   groups_.clear();
   words_.clear();
   rows_.assign(rows.begin(), rows.end());
-  for (size_t i = 0, end; i < rows.size(); i = end) {
-    for (end = i + 1; end < rows.size() && rows[end].sequence == rows[i].sequence;) ++end;
-    if (rows[i].sequence->masked) groups_.push_back({i, end});
-  }
+  states_.assign(rows.size(), MaskFill::kReady);
+  // What took long before comes last, so that the others are ready.
+  add_groups(rows, false);
+  add_groups(rows, true);
   if (groups_.empty()) return;
+  deadline_.clear();
   row_words_ = static_cast<size_t>(vocab + 31) / 32;
   words_.assign(rows.size() * row_words_, ~0u);
   done_.store(0);
@@ -40,8 +42,16 @@ void MaskWorker::begin(std::span<const DrawRow> rows, int32_t vocab) {
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
 }
 
+void MaskWorker::add_groups(std::span<const DrawRow> rows, bool waiting) {
+  for (size_t i = 0, end; i < rows.size(); i = end) {
+    for (end = i + 1; end < rows.size() && rows[end].sequence == rows[i].sequence;) ++end;
+    if (rows[i].sequence->masked && rows[i].sequence->mask_waits == waiting) groups_.push_back({i, end});
+  }
+}
+
 const std::vector<uint32_t>& MaskWorker::finish() {
   if (groups_.empty()) return words_;
+  deadline_.set(MaskDeadline::now_us() + kGraceUs);
   fill_groups(step_.load());
   for (uint64_t done = done_.load(); done < groups_.size(); done = done_.load()) done_.wait(done);
   groups_.clear();
@@ -75,10 +85,14 @@ void MaskWorker::fill(const Group& group) {
   const Sequence& sequence = *rows_[group.begin].sequence;
   TokenMask* mask = sequence.mask.get();
   int32_t drafts = 0;
+  std::fill(states_.begin() + static_cast<std::ptrdiff_t>(group.begin), states_.begin() + static_cast<std::ptrdiff_t>(group.end),
+            MaskFill::kUnfinished);
+  if (sequence.mask_waits && MaskDeadline::now_us() >= deadline_.at_us()) return;
   for (size_t i = group.begin; i < group.end; ++i) {
     drafts = rows_[i].drafts;
     if (drafts > 0) DI_CHECK(mask->accept(sequence.drafts.tokens[static_cast<size_t>(drafts) - 1]));
-    mask->fill(std::span(words_).subspan(i * row_words_, row_words_));
+    states_[i] = mask->fill(std::span(words_).subspan(i * row_words_, row_words_), deadline_);
+    if (states_[i] != MaskFill::kReady) break;
   }
   if (drafts > 0) mask->rollback(drafts);
 }

@@ -1,8 +1,9 @@
 // engine/mask_worker.h - the masks of a step, computed beside the model.
 //
 // begin() hands the rows of a step to a thread of its own, started by the first constrained row, and returns; the model may then
-// run. finish() waits for the masks and takes over whatever the thread has not begun, so a thread without a processor delays
-// at most the one it has begun. What a mask says depends on its sequence only, never on who computes it.
+// run. finish() takes over whatever the thread has not begun, so a thread without a processor delays at most the one it has
+// begun. A mask that is not ready a few milliseconds later is left for the next step: its row sits this one out, and nobody
+// else waits. What a mask says depends on its sequence only, never on who computes it or in how many steps.
 // REQUIRES: between the two, nobody else touches the masks of these sequences. finish() follows each begin().
 // Threads: the engine's.
 //
@@ -37,12 +38,15 @@ class MaskWorker {
   // Rows of one sequence lie together, by growing number of drafts.
   void begin(std::span<const DrawRow> rows, int32_t vocab);
   const std::vector<uint32_t>& finish();
+  // After finish(): whether the words of row i are its mask. Rows without a mask are ready.
+  MaskFill state(size_t row) const { return states_[row]; }
 
  private:
   // Rows of one sequence, which share its mask.
   struct Group {
     size_t begin, end;
   };
+  void add_groups(std::span<const DrawRow> rows, bool waiting);
   void work();
   void fill_groups(uint64_t step);
   void fill(const Group& group);
@@ -50,6 +54,8 @@ class MaskWorker {
   std::vector<DrawRow> rows_;
   std::vector<Group> groups_;
   std::vector<uint32_t> words_;
+  std::vector<MaskFill> states_;  // by row
+  MaskDeadline deadline_;
   size_t row_words_ = 0;
   // Which step is at hand and how many of its groups are begun: step * 2^32 + begun. A thread late from an old step finds that
   // its number has passed.

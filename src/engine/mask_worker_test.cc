@@ -11,9 +11,10 @@ namespace {
 class CountingMask final : public TokenMask {
  public:
   explicit CountingMask(TokenId first) : next_(first) {}
-  void fill(std::span<uint32_t> words) const override {
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
     std::fill(words.begin(), words.end(), 0);
     words[static_cast<size_t>(next_) / 32] |= 1u << (next_ % 32);
+    return MaskFill::kReady;
   }
   bool accept(TokenId token) override { return token == next_ && ++next_ > 0; }
   void rollback(int32_t num_tokens) override { next_ -= num_tokens; }

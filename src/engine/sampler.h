@@ -33,6 +33,8 @@ class Sampler {
   // together, by growing number of drafts.
   void begin_masks(std::span<const DrawRow> rows) { mask_worker_.begin(rows, vocab_); }
   void drop_masks() { mask_worker_.finish(); }
+  // Of a row of the last enqueue().
+  MaskFill mask_state(size_t row) const { return mask_worker_.state(row); }
   // Row i of `logits` is drawn for rows[i], those of begin_masks(). `draft_logits`: what the drafts to reject were drawn from,
   // null = no row rejects. REQUIRES: with them, create() was told so.
   Status enqueue(std::span<const DrawRow> rows, const float* logits, const float* draft_logits);

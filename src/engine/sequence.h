@@ -94,6 +94,7 @@ struct Sequence {
   TokenCounts counts;               // kept only when a penalty is set
   std::unique_ptr<TokenMask> mask;  // null = every token may come; its state is that of the answer so far
   bool masked = false;              // the mask holds from the next token on (with thinking: behind its end)
+  bool mask_waits = false;          // it was not ready in the last step, whose row runs again
   CachedSequence cache;
   std::optional<PrefixVerdict> verdict;  // of the first start
   Phase phase = Phase::kWaiting;

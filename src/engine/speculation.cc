@@ -76,7 +76,9 @@ Status Speculation::probe(const LanguageModel& model, const StateView& state, Wo
 int32_t Speculation::limit(const Sequence& sequence) const {
   if (sequence.computed < sequence.drafts.noted_from + sequence.drafts.least_noted) return 0;
   const int64_t left = std::min(sequence.answer_limit, sequence.stop_limit) - sequence.answer_tokens() - 1;
-  return static_cast<int32_t>(std::clamp<int64_t>(std::min<int64_t>(left, sequence.request.speculation.max_draft), 0, width_));
+  // Where the mask may not be ready, the row before all drafts stays, too (kTailSlots).
+  const int64_t width = std::min(width_, sequence.masked ? kMaxDraft - 1 : kMaxDraft);
+  return static_cast<int32_t>(std::clamp<int64_t>(std::min<int64_t>(left, sequence.request.speculation.max_draft), 0, width));
 }
 
 Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_rows, const StateView& state,
@@ -90,7 +92,7 @@ Status Speculation::propose(std::span<Sequence* const> decoding, int64_t other_r
   idle_steps_ = drafts ? 0 : idle_steps_ + 1;
   const bool rests = options_.mode == SpeculationMode::kAuto;
   for (Sequence* sequence : decoding) {
-    const bool awake = drafts && (!rests || sequence->drafts.habit.drafts());
+    const bool awake = drafts && !sequence->mask_waits && (!rests || sequence->drafts.habit.drafts());
     if (awake && limit(*sequence) > 0) members_.push_back(sequence);
   }
   if (rests) follow(decoding, other_rows);

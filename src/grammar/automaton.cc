@@ -8,6 +8,9 @@
 namespace deepinfer {
 namespace {
 
+// A mask goes on for so long whatever its deadline, and at least as long again as it took to come to something new.
+constexpr int64_t kLeastSliceUs = 1000;
+
 // An entry takes 16 KB at the release's vocabulary.
 constexpr size_t kMaxInteriors = 128;
 
@@ -78,19 +81,46 @@ bool Automaton::advance(GrammarState& state, std::string_view bytes) {
   return true;
 }
 
-void Automaton::mask(const GrammarState& state, std::span<uint32_t> words) {
+void Automaton::adopt(const Automaton& from, size_t num_shared, std::span<GrammarState* const> states) {
+  RegexTranslation translation(from.lexer_.arena(), lexer_.arena(), num_shared);
+  Earley::Adoption row(from.earley_, from.lexer_, earley_, lexer_, translation);
+  for (GrammarState* state : states) {
+    for (LexThread& thread : state->threads) thread = {row(thread.row), lexer_.adopt(from.lexer_, thread.lex, translation)};
+  }
+}
+
+// Looks at the clock and the room where something was built, and now and then.
+bool Automaton::leaves_off() {
+  constexpr uint32_t kTicks = 256;
+  const size_t built = lexer_.num_tables() + earley_.num_rows();
+  if (built == work_.built && ++work_.ticks % kTicks != 0) return false;
+  if (bytes() > max_bytes_) lexer_.arena().exhaust();
+  if (exhausted()) return true;
+  const int64_t now = MaskDeadline::now_us();
+  if (work_.fresh_us == 0 && built != work_.built) work_.fresh_us = now;
+  work_.built = built;
+  if (work_.fresh_us == 0 || now < work_.deadline->at_us()) return false;
+  return now - work_.fresh_us >= std::max(kLeastSliceUs, work_.fresh_us - work_.begin_us);
+}
+
+bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline) {
+  work_ = {.deadline = &deadline, .begin_us = MaskDeadline::now_us(), .built = lexer_.num_tables() + earley_.num_rows()};
   std::fill(words.begin(), words.end(), 0);
   for (const LexThread& thread : state.threads) {
     const std::shared_ptr<const Interior> inner = interior(thread.lex);
+    if (!inner) return false;
     for (size_t i = 0; i < words.size(); ++i) words[i] |= inner->words[i];
     for (const auto& [lex, exits] : inner->exits) {
       const Earley::Source source{thread.row, lex};
       LexThread next{earley_.advance(lexer_, {&source, 1}), Lexer::kDead};
       next.lex = earley_.start(next.row);
       if (next.lex == Lexer::kDead) continue;
-      for (const Exit& exit : exits) walk(vocabulary_->slices()[exit.slice].trie, exit.node, next, words);
+      for (const Exit& exit : exits) {
+        if (!walk(vocabulary_->slices()[exit.slice].trie, exit.node, next, words)) return false;
+      }
     }
   }
+  return !exhausted();
 }
 
 std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
@@ -101,11 +131,13 @@ std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
     const Vocabulary::Slice& slice = vocabulary_->slices()[i];
     if (i > 0 && room(state, false) >= slice.max_chars) {
       for (size_t word = 0; word < slice.mask.size(); ++word) out->words[word] |= slice.mask[word];
-    } else {
-      walk_terminal(state, i, *out);
+    } else if (!walk_terminal(state, i, *out)) {
+      return nullptr;
     }
   }
-  if (interiors_.size() >= kMaxInteriors) interiors_.clear();
+  if (interiors_.size() >= kMaxInteriors) interiors_.clear(), interior_bytes_ = 0;
+  interior_bytes_ += out->words.size() * sizeof(uint32_t);
+  for (const auto& [lex, exits] : out->exits) interior_bytes_ += 64 + exits.size() * sizeof(Exit);
   return interiors_.emplace(state, std::move(out)).first->second;
 }
 
@@ -162,7 +194,7 @@ bool Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
   return dead * 2 < nodes.size();
 }
 
-void Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
+bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
   const Vocabulary::Slice& slice = vocabulary_->slices()[index];
   const auto& nodes = slice.trie.nodes();
   // Either the tokens that fit are added, or all are taken and those that do not fit struck out. Behind the quote of a key
@@ -175,6 +207,7 @@ void Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
   for (uint32_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const uint32_t next = lexer_.step(path_[node.depth], node.byte);
+    if (leaves_off()) return false;
     const bool fits = next != 0;
     if (!fits || (index > 0 && room(next / 2, true) >= slice.max_chars)) {
       if (fits != strike) mark(nodes, i, node.end, fits, out.words);
@@ -186,10 +219,11 @@ void Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
     path_[node.depth + 1] = next / 2;
     ++i;
   }
+  return true;
 }
 
 // The tokens below `node`, at which `thread` begins.
-void Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words) {
+bool Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words) {
   const auto& nodes = trie.nodes();
   const size_t base = nodes[node].depth + 1u;
   pool_.assign(1, thread);
@@ -198,6 +232,7 @@ void Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std
   for (uint32_t i = node + 1; i < nodes[node].end;) {
     const TokenTrie::Node& at = nodes[i];
     const size_t depth = at.depth - base;
+    if (leaves_off()) return false;
     // Behind most exits nothing of the subtree goes on, which one look shows.
     if (depth == 0 && lexer_.step(thread.lex, at.byte) == 0) {
       i = at.end;
@@ -213,6 +248,7 @@ void Automaton::walk(const TokenTrie& trie, uint32_t node, LexThread thread, std
     ends_[depth + 2] = pool_.size();
     ++i;
   }
+  return true;
 }
 
 }  // namespace deepinfer

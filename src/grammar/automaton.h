@@ -3,6 +3,7 @@
 // A state is a set of threads, each a row of the parser and a state of the lexer inside it. A mask is the union of the
 // masks of its threads. What a lexer state allows without leaving its terminals does not depend on the row, so it is
 // computed once per lexer state, with the places where a terminal may end (the exits); only from these the parser is asked.
+// A mask that takes long may be left off between two steps of its walk. Begun anew it finds what it worked out before.
 // Threads: one thread at a time; copies are independent and share what is const.
 #pragma once
 
@@ -17,6 +18,7 @@
 
 #include "grammar/earley.h"
 #include "grammar/lexer.h"
+#include "grammar/token_mask.h"
 #include "grammar/vocabulary.h"
 
 namespace deepinfer {
@@ -39,15 +41,22 @@ class Automaton {
   GrammarState begin();
   // False when no text of the grammar goes on with `bytes`; the state is then unchanged.
   bool advance(GrammarState& state, std::string_view bytes);
-  // words: [vocabulary().num_words()]
-  void mask(const GrammarState& state, std::span<uint32_t> words);
+  // words: [vocabulary().num_words()]. False when it left off, because of the deadline or because it is exhausted.
+  bool mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline = {});
+  // Takes over what `from` knows of `states`, and nothing else of it; both began as copies of one automaton whose arena had
+  // `num_shared` expressions.
+  void adopt(const Automaton& from, size_t num_shared, std::span<GrammarState* const> states);
   // Rows from here on may be forgotten: no state that is kept uses them.
   void truncate(size_t num_rows) { earley_.truncate(num_rows); }
   size_t num_rows() const { return earley_.num_rows(); }
   // Of the lexer, which measure how much is built.
   size_t num_states() const { return lexer_.num_states(); }
+  size_t bytes() const { return lexer_.bytes() + earley_.bytes() + interior_bytes_; }
+  // It is exhausted when it takes more than so much.
+  void set_room(size_t bytes) { max_bytes_ = bytes; }
 
   Lexer& lexer() { return lexer_; }
+  const Lexer& lexer() const { return lexer_; }
   // A limit was reached: what follows may be narrower than the grammar.
   bool exhausted() const { return lexer_.arena().exhausted(); }
 
@@ -62,12 +71,14 @@ class Automaton {
 
   // Appends the threads behind `byte` to pool_; true if the text may end there.
   bool step(size_t begin, size_t end, uint8_t byte);
+  // Null when it left off.
   std::shared_ptr<const Interior> interior(LexState state);
+  bool leaves_off();
   int32_t room(LexState state, bool inside_char);
   bool is_free_text(Rx rest);
   bool mostly_fits(LexState state, const Vocabulary::Slice& slice);
-  void walk_terminal(LexState state, uint32_t slice, Interior& out);
-  void walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
+  bool walk_terminal(LexState state, uint32_t slice, Interior& out);
+  bool walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   Lexer lexer_;
@@ -76,6 +87,16 @@ class Automaton {
   std::unordered_set<Rx> known_tails_, free_text_;
   std::array<std::vector<int32_t>, 2> rooms_;  // by lexer state; -1 = not known yet
   std::unordered_map<LexState, std::shared_ptr<const Interior>> interiors_;
+  size_t interior_bytes_ = 0;
+  size_t max_bytes_ = SIZE_MAX;
+  // Of the mask at hand.
+  struct Work {
+    const MaskDeadline* deadline = nullptr;
+    int64_t begin_us = 0, fresh_us = 0;  // when it was taken up, and when it first built something; 0 = not yet
+    size_t built = 0;
+    uint32_t ticks = 0;
+  };
+  Work work_;
   // Of a walk: threads by depth, one behind the other.
   std::vector<LexThread> pool_;
   std::vector<size_t> ends_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "grammar/regex_syntax.h"
 
@@ -12,6 +13,12 @@ namespace {
 
 // Rows that masks tried and no accepted token used are forgotten beyond this many.
 constexpr size_t kSpareRows = 4096;
+
+// What a mask may take beyond what its constraint takes, and how much more while one set is worked out.
+constexpr size_t kRoom = 24 << 20, kRoomOfFill = 64 << 20;
+
+// Processor time for one set. The slowest seen takes 0.9 s: a choice of 200 open objects, each again with a choice of all.
+constexpr int64_t kMaxFillUs = 5'000'000;
 
 // Beyond so many lexer states (about a kilobyte each) a seed learns no more.
 constexpr size_t kMaxLearned = 1000;
@@ -23,12 +30,17 @@ constexpr size_t kMaxLearned = 1000;
 class AutomatonSeed {
  public:
   explicit AutomatonSeed(Automaton automaton)
-      : automaton_(std::make_shared<const Automaton>(std::move(automaton))), num_rows_(automaton_->num_rows()) {}
+      : automaton_(std::make_shared<const Automaton>(std::move(automaton))),
+        num_rows_(automaton_->num_rows()),
+        num_shared_(automaton_->lexer().arena().num_nodes()) {}
 
   std::shared_ptr<const Automaton> get() const {
     const std::lock_guard lock(mutex_);
     return automaton_;
   }
+
+  // Expressions that are the same in all that begins with it.
+  size_t num_shared() const { return num_shared_; }
 
   // Takes what an answer has worked out.
   void offer(Automaton automaton) {
@@ -44,32 +56,48 @@ class AutomatonSeed {
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<const Automaton> automaton_;
-  const size_t num_rows_;
+  const size_t num_rows_, num_shared_;
 };
 
 namespace {
 
+// However much earlier answers have built, each set has the same room: one that comes near the limits must not depend on them.
+void give_room(Automaton& automaton, size_t begun_bytes) {
+  automaton.lexer().arena().extend();
+  automaton.set_room(std::max(automaton.bytes(), begun_bytes + kRoom) + kRoomOfFill);
+}
+
 class ConstraintMask final : public TokenMask {
  public:
   ConstraintMask(std::shared_ptr<AutomatonSeed> seed, const GrammarState& first, std::vector<TokenId> end_ids)
-      : seed_(std::move(seed)), automaton_(*seed_->get()), end_ids_(std::move(end_ids)) {
-    // However much earlier answers have built, each has the same room: one that comes near the limits must not depend on them.
-    automaton_.lexer().arena().extend();
+      : seed_(std::move(seed)), automaton_(*seed_->get()), begun_bytes_(automaton_.bytes()), end_ids_(std::move(end_ids)) {
+    give_room(automaton_, begun_bytes_);
     history_.push_back({first, automaton_.num_rows()});
   }
   ~ConstraintMask() override { seed_->offer(std::move(automaton_)); }
 
-  void fill(std::span<uint32_t> words) const override {
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline& deadline) const override {
     const Entry& now = history_.back();
-    if (automaton_.num_rows() > now.num_rows + kSpareRows) automaton_.truncate(now.num_rows);
+    if (!filling_ && automaton_.num_rows() > now.num_rows + kSpareRows) automaton_.truncate(now.num_rows);
+    RegexArena& arena = automaton_.lexer().arena();
+    if (!std::exchange(filling_, true)) left_us_ = kMaxFillUs;
+    arena.start_clock(left_us_);
     const size_t num_words = automaton_.vocabulary().num_words();
-    automaton_.mask(now.state, words.first(num_words));
+    const bool ready = automaton_.mask(now.state, words.first(num_words), deadline);
+    left_us_ = arena.stop_clock();
+    if (arena.exhausted()) return MaskFill::kFailed;
+    if (!ready) return MaskFill::kUnfinished;
+    filling_ = false;
     for (uint32_t& word : words.subspan(num_words)) word = 0;
-    if (!now.state.complete) return;
-    for (const TokenId id : end_ids_) words[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+    if (now.state.complete) {
+      for (const TokenId id : end_ids_) words[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+    }
+    tidy();
+    return MaskFill::kReady;
   }
 
   bool accept(TokenId token) override {
+    filling_ = false;
     if (std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end()) {
       if (!complete()) return false;
       history_.push_back({{}, history_.back().num_rows});
@@ -85,7 +113,10 @@ class ConstraintMask final : public TokenMask {
     return true;
   }
 
-  void rollback(int32_t num_tokens) override { history_.resize(history_.size() - static_cast<size_t>(num_tokens)); }
+  void rollback(int32_t num_tokens) override {
+    filling_ = false;
+    history_.resize(history_.size() - static_cast<size_t>(num_tokens));
+  }
   bool complete() const override { return history_.back().state.complete; }
 
  private:
@@ -93,10 +124,39 @@ class ConstraintMask final : public TokenMask {
     GrammarState state;
     size_t num_rows = 0;  // rows below this are in use
   };
+  static constexpr size_t kEntryBytes = sizeof(Entry) + 2 * sizeof(LexThread);
+
+  void tidy() const {
+    const size_t used = automaton_.bytes() + history_.size() * kEntryBytes - std::min(begun_bytes_, automaton_.bytes());
+    // Where one set alone takes more than the room, as much again is given before the next beginning.
+    if (std::exchange(is_new_, false)) room_ = std::clamp(2 * used, kRoom, kRoom + kRoomOfFill);
+    if (used > room_) begin_anew();
+    give_room(automaton_, begun_bytes_);
+  }
+
+  // With the automaton of the seed, which takes over the places that may still be asked for. So an answer of any length has
+  // room; what it says stays the same.
+  void begin_anew() const {
+    Automaton fresh(*seed_->get());
+    fresh.lexer().arena().extend();
+    if (history_.size() > kMaxRollback + 1u) history_.erase(history_.begin(), history_.end() - (kMaxRollback + 1));
+    std::vector<GrammarState*> states;
+    for (Entry& entry : history_) states.push_back(&entry.state);
+    fresh.adopt(automaton_, seed_->num_shared(), states);
+    for (Entry& entry : history_) entry.num_rows = fresh.num_rows();
+    automaton_ = std::move(fresh);
+    is_new_ = true;
+  }
+
   std::shared_ptr<AutomatonSeed> seed_;
   mutable Automaton automaton_;  // fill() builds more of it; what it answers does not depend on that
+  const size_t begun_bytes_;
   std::vector<TokenId> end_ids_;
-  std::vector<Entry> history_;
+  mutable std::vector<Entry> history_;
+  mutable bool filling_ = false;  // a set is begun and not ready
+  mutable int64_t left_us_ = 0;   // of its time
+  mutable size_t room_ = kRoom;
+  mutable bool is_new_ = false;
 };
 
 }  // namespace
@@ -104,6 +164,7 @@ class ConstraintMask final : public TokenMask {
 Constraint::Constraint(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules)
     : num_tokens_(vocabulary->size()) {
   Automaton automaton(std::move(vocabulary), lexer, std::move(rules));
+  automaton.lexer().arena().forget_edges();  // most are of emptiness, asked for nevermore
   first_ = automaton.begin();
   std::vector<uint32_t> words(automaton.vocabulary().num_words());
   automaton.mask(first_, words);
@@ -118,6 +179,7 @@ std::unique_ptr<TokenMask> Constraint::start(std::vector<TokenId> end_ids) const
 
 std::shared_ptr<const Constraint> Constraint::after(std::string_view written) const {
   Automaton automaton(*seed_->get());
+  automaton.lexer().arena().extend();
   auto out = std::make_shared<Constraint>(*this);
   if (!automaton.advance(out->first_, written)) return nullptr;
   out->seed_ = std::make_shared<AutomatonSeed>(std::move(automaton));

@@ -258,6 +258,65 @@ TEST(Constraint, LaterMasksSayWhatTheFirstOneSaid) {
   EXPECT_EQ(masks(other), second);
 }
 
+// A long answer under counted repetitions, which made states until there was no room for more and the answer failed.
+TEST(Constraint, AnAnswerOfAnyLengthHasRoom) {
+  const auto constraint = schema(R"({"type":"string","minLength":9000})");
+  const auto vocabulary = byte_vocabulary();
+  std::vector<uint32_t> words(vocabulary->num_words()), again(words);
+  auto mask = constraint->start({0});
+  ASSERT_TRUE(mask->accept('"'));
+  int chars = 0;
+  for (const std::string_view unit = "aé"; chars < 9000;) {
+    for (const char c : unit) {
+      ASSERT_EQ(mask->fill(words), MaskFill::kReady) << chars;
+      ASSERT_TRUE(mask->accept(static_cast<uint8_t>(c))) << chars;
+      ASSERT_FALSE(mask->complete());
+      if (chars % 50 != 0) continue;
+      mask->rollback(1);
+      ASSERT_EQ(mask->fill(again), MaskFill::kReady);
+      EXPECT_EQ(words, again) << chars;
+      ASSERT_TRUE(mask->accept(static_cast<uint8_t>(c)));
+    }
+    chars += 2;
+    ASSERT_TRUE(chars >= 9000 || !mask->accept('"')) << chars;
+  }
+  ASSERT_TRUE(mask->accept('"'));
+  EXPECT_TRUE(mask->complete());
+}
+
+// A set that is left off and taken up again is the set that is worked out at once.
+TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
+  const auto constraint = schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
+  const auto vocabulary = byte_vocabulary();
+  std::vector<uint32_t> words(vocabulary->num_words()), whole(words);
+  auto pieces = constraint->start({0}), at_once = constraint->start({0});
+  MaskDeadline passed;
+  passed.set(0);
+  for (const char c : std::string_view(R"({"axbcdefgh": "qabcdefghi"})")) {
+    MaskFill state = MaskFill::kUnfinished;
+    for (int i = 0; i < 1000 && state == MaskFill::kUnfinished; ++i) state = pieces->fill(words, passed);
+    ASSERT_EQ(state, MaskFill::kReady);
+    at_once->fill(whole);
+    EXPECT_EQ(words, whole) << c;
+    ASSERT_TRUE(pieces->accept(static_cast<uint8_t>(c)) && at_once->accept(static_cast<uint8_t>(c))) << c;
+  }
+  EXPECT_TRUE(pieces->complete());
+}
+
+// Each definition may hold every other: their choices are one value, not one for each place.
+TEST(Schema, EqualChoicesOfRecursiveDefinitionsAreOneValue) {
+  std::string all, defs;
+  constexpr int kDefs = 150;
+  for (int i = 0; i < kDefs; ++i) all += fmt::format(R"({}{{"$ref":"#/$defs/d{}"}})", i ? "," : "", i);
+  for (int i = 0; i < kDefs; ++i)
+    defs += fmt::format(R"({}"d{}":{{"properties":{{"p{}":{{"type":"integer"}},"kid":{{"anyOf":[{}]}}}}}})", i ? "," : "", i, i, all);
+  const auto json = *Json::parse(R"({"$ref":"#/$defs/d0","type":"object","$defs":{)" + defs + "}}");
+  const auto constraint = compile_json_schema(byte_vocabulary(), json, {}, {.regex = {.max_nodes = 60'000}});
+  ASSERT_TRUE(constraint) << constraint.error().message;
+  EXPECT_TRUE((*constraint)->matches(R"({"kid": {"p1": "x", "kid": {"p2": 7}}})"));
+  EXPECT_FALSE((*constraint)->matches(R"({"p0": "x"})"));
+}
+
 TEST(Constraint, GoesOnBehindWhatIsWritten) {
   const auto whole =
       schema(R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})");

@@ -24,7 +24,14 @@ Earley::Earley(const Earley& other)
       frames_(other.frames_),
       rows_(other.rows_),
       memo_(other.memo_),
-      num_items_(other.num_items_) {}
+      num_items_(other.num_items_),
+      num_productions_(other.num_productions_) {}
+
+size_t Earley::bytes() const {
+  constexpr size_t kEntry = 64;  // of a table, about
+  return symbols_.size() * sizeof(Symbol) + (table_.size() + num_productions_) * kEntry + memo_.size() * 2 * kEntry +
+         rows_.size() * sizeof(Row) + frames_.size() * sizeof(Frame) + num_items_ * sizeof(Scan);
+}
 
 RowId Earley::begin(Lexer& lexer) {
   frames_.emplace_back();  // the root: nothing waits for its end but the text
@@ -132,6 +139,7 @@ const std::vector<uint32_t>& Earley::productions(Lexer& lexer, Nonterminal rule)
   if (entry.expanded) return entry.productions;
   entry.expanded = true;
   for (const Production& production : rules_->expand(rule, lexer.arena())) {
+    ++num_productions_;
     entry.productions.push_back(static_cast<uint32_t>(symbols_.size()));
     symbols_.insert(symbols_.end(), production.begin(), production.end());
     symbols_.push_back({});
@@ -141,6 +149,7 @@ const std::vector<uint32_t>& Earley::productions(Lexer& lexer, Nonterminal rule)
 
 void Earley::truncate(size_t num_rows) {
   if (num_rows >= rows_.size()) return;
+  num_items_ -= num_items_ * (rows_.size() - num_rows) / rows_.size();  // about
   frames_.resize(rows_[num_rows].first_frame);
   rows_.resize(num_rows);
   std::erase_if(memo_, [&](const auto& entry) { return entry.second.row >= num_rows; });

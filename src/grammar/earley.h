@@ -28,6 +28,7 @@ class Earley {
   Earley(const Earley& other);
   Earley(Earley&&) = default;
   Earley& operator=(const Earley&) = delete;
+  Earley& operator=(Earley&&) = default;
 
   // Where a lexer state accepted terminals that row `row` waited for.
   struct Source {
@@ -44,8 +45,29 @@ class Earley {
   LexState start(RowId row) const { return rows_[row].start; }
   size_t num_rows() const { return rows_.size(); }
   size_t num_items() const { return num_items_; }
+  size_t bytes() const;
   // Forgets rows from `num_rows` on.
   void truncate(size_t num_rows);
+
+  // Rows of another parser of the same grammar, with all that may return to them, here.
+  class Adoption {
+   public:
+    Adoption(const Earley& from, const Lexer& from_lexer, Earley& to, Lexer& to_lexer, RegexTranslation& translation);
+    RowId operator()(RowId row);
+
+   private:
+    uint32_t dot(uint32_t from);
+    uint32_t frame(uint32_t from);
+
+    const Earley& from_;
+    const Lexer& from_lexer_;
+    Earley& to_;
+    Lexer& to_lexer_;
+    RegexTranslation& translation_;
+    std::unordered_map<uint32_t, uint32_t> dots_, frames_{{0, 0}};
+    std::unordered_map<RowId, RowId> rows_;
+    std::vector<uint32_t> open_;  // frames whose items are to come
+  };
 
  private:
   struct Item {
@@ -90,6 +112,7 @@ class Earley {
   };
   std::unordered_multimap<uint64_t, Memo> memo_;
   size_t num_items_ = 0;
+  size_t num_productions_ = 0;
   // Of the row being built.
   std::vector<Item> items_;
   std::unordered_multimap<uint64_t, uint32_t> seen_;

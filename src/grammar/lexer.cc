@@ -28,10 +28,17 @@ LexState Lexer::intern(std::vector<Pair> pairs) {
   for (const Pair& pair : pairs) {
     if (arena_.nullable(pair.rest)) state.accepts.push_back(pair.terminal);
   }
+  num_pairs_ += pairs.size();
   state.pairs = std::move(pairs);
   states_.push_back(std::move(state));
   index_.emplace(hash, static_cast<LexState>(states_.size() - 1));
   return static_cast<LexState>(states_.size() - 1);
+}
+
+LexState Lexer::adopt(const Lexer& from, LexState state, RegexTranslation& translation) {
+  std::vector<Pair> pairs = from.pairs(state);
+  for (Pair& pair : pairs) pair = {translation(pair.terminal), translation(pair.rest)};
+  return intern(std::move(pairs));
 }
 
 // Splits the bytes into classes that all pairs treat alike; each class leads to one state. Linear in the pairs: an object of

@@ -47,6 +47,12 @@ class Lexer {
   };
   const std::vector<Pair>& pairs(LexState state) const { return states_[state].pairs; }
   size_t num_states() const { return states_.size(); }
+  size_t num_tables() const { return tables_.size(); }
+  size_t bytes() const {
+    return arena_.bytes() + tables_.size() * sizeof(tables_[0]) + num_pairs_ * sizeof(Pair) + states_.size() * kStateBytes;
+  }
+  // A state of another lexer here.
+  LexState adopt(const Lexer& from, LexState state, RegexTranslation& translation);
 
  private:
   struct State {
@@ -55,6 +61,7 @@ class Lexer {
     int32_t table = -1;
     bool continues = false;
   };
+  static constexpr size_t kStateBytes = sizeof(State) + 64;  // with its entry in the index
   LexState intern(std::vector<Pair> pairs);
   void fill(LexState state);
 
@@ -64,6 +71,7 @@ class Lexer {
   };
   RegexArena arena_;
   std::vector<State> states_;
+  size_t num_pairs_ = 0;
   std::vector<std::array<uint32_t, 256>> tables_;
   std::unordered_multimap<uint64_t, LexState> index_;
   std::vector<PairEdge> edges_;  // of the state being filled

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace deepinfer {
 namespace {
@@ -36,7 +37,52 @@ RegexArena::RegexArena(const RegexLimits& limits) : limits_(limits), buckets_(10
   intern(Kind::kNot, {&nothing, 1}, true, true);
 }
 
-void RegexArena::start_clock() { deadline_us_ = thread_cpu_us() + limits_.max_cpu_us; }
+void RegexArena::start_clock(int64_t left_us) { deadline_us_ = thread_cpu_us() + left_us; }
+int64_t RegexArena::stop_clock() { return std::exchange(deadline_us_, 0) - thread_cpu_us(); }
+
+size_t RegexArena::bytes() const {
+  return nodes_.size() * sizeof(Node) + edges_.size() * sizeof(Edge) + (args_.size() + buckets_.size()) * sizeof(uint32_t);
+}
+
+void RegexArena::forget_edges() {
+  Edges().swap(edges_);
+  for (Node& node : nodes_) node.has_edges = false, node.num_edges = 0;
+}
+
+size_t RegexArena::num_parts(Rx rx) const {
+  switch (kind(rx)) {
+    case Kind::kBytes:
+    case Kind::kMultiple: return 0;
+    case Kind::kRepeat: return 1;
+    default: return nodes_[rx].num_args;
+  }
+}
+
+Rx RegexTranslation::operator()(Rx rx) {
+  std::vector<Rx> open{rx}, needed;
+  while (!open.empty()) {
+    const Rx at = open.back();
+    open.pop_back();
+    if (at < num_shared_ || !known_.try_emplace(at, kNothing).second) continue;
+    needed.push_back(at);
+    for (const Rx part : from_.args(at).first(from_.num_parts(at))) open.push_back(part);
+  }
+  std::sort(needed.begin(), needed.end());  // what an expression is made of has a smaller number
+  for (const Rx at : needed) make(at);
+  return known(rx);
+}
+
+void RegexTranslation::make(Rx rx) {
+  using Kind = RegexArena::Kind;
+  const RegexArena::Node& node = from_.nodes_[rx];
+  std::vector<uint32_t> args(from_.args(rx).begin(), from_.args(rx).end());
+  for (size_t i = 0; i < from_.num_parts(rx); ++i) args[i] = known(args[i]);
+  if (node.kind == Kind::kOr || node.kind == Kind::kAnd) std::sort(args.begin(), args.end());
+  const Rx out = to_.intern(node.kind, args, node.nullable, node.positive);
+  RegexArena::Node& made = to_.nodes_[out];
+  if (made.alive == RegexArena::Alive::kUnknown) made.alive = node.alive;
+  known_[rx] = out;
+}
 
 bool RegexArena::out_of_time() {
   constexpr uint32_t kTicks = 64;  // nodes of hundreds of parts take microseconds each, the clock half of one

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/byte_set.h"
@@ -77,9 +78,11 @@ class RegexArena {
   // What follows a json_body(); kNothing where `rx` does not begin with one.
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
 
-  // Begins to count the processor time of this thread against the limit.
-  void start_clock();
-  void stop_clock() { deadline_us_ = 0; }
+  // Begins to count the processor time of this thread against the limit, or what is left of it; stop_clock() gives what is left
+  // then.
+  void start_clock() { start_clock(limits_.max_cpu_us); }
+  void start_clock(int64_t left_us);
+  int64_t stop_clock();
   // Looks at the clock now and then; the arena is exhausted when the time is over.
   bool out_of_time();
 
@@ -92,8 +95,13 @@ class RegexArena {
     most_edges_ = edges_.size() + limits_.max_edges;
   }
   bool exhausted() const { return exhausted_; }
+  void exhaust() { exhausted_ = true; }
+  size_t bytes() const;
+  // Forgets the edges, which are made again where they are needed.
+  void forget_edges();
 
  private:
+  friend class RegexTranslation;
   enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple };
   enum class Alive : uint8_t { kUnknown, kYes, kNo };
   struct Node {
@@ -110,6 +118,8 @@ class RegexArena {
 
   Rx intern(Kind kind, std::span<const uint32_t> args, bool nullable, bool positive);
   void grow_buckets();
+  // Those of its arguments that are expressions come first.
+  size_t num_parts(Rx rx) const;
   std::span<const uint32_t> args(Rx rx) const { return {args_.data() + nodes_[rx].args, nodes_[rx].num_args}; }
   uint32_t arg(Rx rx, size_t i) const { return args_[nodes_[rx].args + i]; }
   Kind kind(Rx rx) const { return nodes_[rx].kind; }
@@ -140,6 +150,22 @@ class RegexArena {
   bool exhausted_ = false;
   int64_t deadline_us_ = 0;  // of the thread's processor time; 0 = no limit
   uint32_t ticks_ = 0;
+};
+
+// Expressions of one arena in another. Both began as copies of one arena with `num_shared` expressions, whose numbers agree.
+class RegexTranslation {
+ public:
+  RegexTranslation(const RegexArena& from, RegexArena& to, size_t num_shared) : from_(from), to_(to), num_shared_(num_shared) {}
+  Rx operator()(Rx rx);
+
+ private:
+  Rx known(Rx rx) const { return rx < num_shared_ ? rx : known_.at(rx); }
+  void make(Rx rx);
+
+  const RegexArena& from_;
+  RegexArena& to_;
+  const size_t num_shared_;
+  std::unordered_map<Rx, Rx> known_;
 };
 
 }  // namespace deepinfer

@@ -35,6 +35,8 @@ class RuleSource {
   virtual Nonterminal start() const = 0;
   // The productions of `rule`, whose terminals live in `arena`. The same call gives the same answer.
   virtual std::vector<Production> expand(Nonterminal rule, RegexArena& arena) = 0;
+  // What `rule` of `from` is here; one of them is a clone of the other, or both are of a third.
+  virtual Nonterminal adopt(const RuleSource& from, Nonterminal rule) = 0;
 };
 
 // Rules that are known from the beginning.
@@ -52,6 +54,7 @@ class FixedRules final : public RuleSource {
   std::unique_ptr<RuleSource> clone() const override { return std::make_unique<FixedRules>(*this); }
   Nonterminal start() const override { return start_; }
   std::vector<Production> expand(Nonterminal rule, RegexArena&) override { return rules_[rule]; }
+  Nonterminal adopt(const RuleSource&, Nonterminal rule) override { return rule; }
 
  private:
   std::vector<std::vector<Production>> rules_;

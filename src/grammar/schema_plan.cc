@@ -30,6 +30,12 @@ class Planner {
   uint32_t number(SchemaId id) {
     if (const auto found = numbers_.find(id); found != numbers_.end()) return found->second;
     if (!shapes_.inhabited(id)) return numbers_[id] = 0;
+    // By what a name stands for: equal parts of a schema, as in a choice of all definitions in each of them, are one value.
+    const SchemaAlgebra::Node& node = shapes_.algebra().node(id);
+    if (node.kind == SchemaAlgebra::Kind::kName && shapes_.problem().empty()) {
+      const uint32_t value = number(node.parts[0]);
+      return numbers_[id] = value;
+    }
     const auto value = static_cast<uint32_t>(plan_.values.size());
     plan_.values.emplace_back();
     pending_.push_back(id);

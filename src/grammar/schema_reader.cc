@@ -42,14 +42,18 @@ Result<SchemaId> SchemaReader::read(const Json& schema, const std::string& path)
     return invalid_argument(
         fmt::format("the JSON Schema at #{} must be an object or a boolean, not {}", path, schema.kind_name()));
   }
-  if (const auto found = known_.find(&schema); found != known_.end()) return found->second;
+  if (const auto found = known_.find(&schema); found != known_.end()) {
+    recursive_.insert(found->second);
+    return found->second;
+  }
   if (known_.size() > kMaxSchemas) return too_large("the JSON Schema has too many parts");
   const SchemaId name = algebra_.name();
   known_[&schema] = name;
   DI_TRY(const SchemaId meaning, read_object(schema, path));
   algebra_.define(name, meaning);
-  known_[&schema] = meaning == name ? name : meaning;
-  return known_[&schema];
+  // What leads to itself goes by its name everywhere, so that equal parts of a schema are seen to be equal: with a choice of
+  // all definitions in each of them, there are as many values as definitions and not their square.
+  return known_[&schema] = recursive_.contains(name) ? name : meaning;
 }
 
 Result<SchemaId> SchemaReader::read_object(const Json& schema, const std::string& path) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/json.h"
@@ -97,6 +98,7 @@ class SchemaReader {
   bool declared_ = false;  // the document says which draft it is
   SchemaRefs refs_;
   std::unordered_map<const Json*, SchemaId> known_;
+  std::unordered_set<SchemaId> recursive_;  // names that were asked for before they had a meaning; others may be in it, too
   // propertyNames can be worked out only when all is read.
   struct Deferred {
     SchemaId name, names_schema;

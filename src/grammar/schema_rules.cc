@@ -63,6 +63,11 @@ std::vector<Production> SchemaRules::expand(Nonterminal rule, RegexArena& arena)
   return object_rules(state, arena);
 }
 
+Nonterminal SchemaRules::adopt(const RuleSource& from, Nonterminal rule) {
+  if (rule < plan_->values.size()) return rule;
+  return state(static_cast<const SchemaRules&>(from).states_[rule - plan_->values.size()]);
+}
+
 Rx SchemaRules::string(RegexArena& arena, Rx text) const {
   if (text != plan_->any_text) return json_string(arena, text);
   return arena.concat({arena.literal("\""), plan_->free_body, arena.literal("\"")});

@@ -31,6 +31,7 @@ class SchemaRules final : public RuleSource {
   std::unique_ptr<RuleSource> clone() const override { return std::make_unique<SchemaRules>(*this); }
   Nonterminal start() const override { return start_; }
   std::vector<Production> expand(Nonterminal rule, RegexArena& arena) override;
+  Nonterminal adopt(const RuleSource& from, Nonterminal rule) override;
 
  private:
   // kObject, kArray, kArguments: inside a container: which one, and what has been seen. Of an object `words` are the bits of the

@@ -39,6 +39,12 @@ class JoinedRules final : public RuleSource {
     }
     return out;
   }
+  Nonterminal adopt(const RuleSource& from, Nonterminal rule) override {
+    if (rule < kMaxFixed) return rule;
+    const size_t source = (rule - kMaxFixed) % kMaxSources;
+    const RuleSource& other = *static_cast<const JoinedRules&>(from).sources_[source];
+    return outer(source, sources_[source]->adopt(other, (rule - kMaxFixed) / kMaxSources));
+  }
   bool full() const { return sources_.size() >= kMaxSources; }
 
  private:
