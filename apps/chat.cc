@@ -27,6 +27,13 @@ constexpr const char* kHelp =
 // How often a waiting answer looks for Ctrl-C.
 constexpr auto kPatience = std::chrono::milliseconds(50);
 
+Result<std::string> read_file_of(const char* flag, const std::string& path) {
+  if (path.empty()) return invalid_argument(fmt::format("--{} needs the name of a file, got an empty one", flag));
+  DI_TRY(std::string text, read_file(path));
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return invalid_argument(fmt::format("{}: the file is empty", path));
+  return text;
+}
+
 // Writes answer text, thinking dim on a terminal.
 class AnswerPrinter {
  public:
@@ -86,25 +93,24 @@ Result<AskOptions> Chat::ask_options() const {
     DI_CHECK_OK(set_field(field, settings_.seed));
     options.seed = seed;
   }
-  if (!settings_.grammar.empty()) {
-    DI_TRY(options.grammar, read_file(settings_.grammar));
-    if (options.grammar.empty()) return invalid_argument(fmt::format("{}: the grammar is empty", settings_.grammar));
+  if (settings_.grammar) {
+    DI_TRY(options.grammar, read_file_of("grammar", *settings_.grammar));
   }
   return options;
 }
 
 Result<ResponseFormat> Chat::format() const {
   ResponseFormat out;
-  const int given = (settings_.json_schema.empty() ? 0 : 1) + (settings_.regex ? 1 : 0) + (settings_.grammar.empty() ? 0 : 1);
+  const int given = (settings_.json_schema ? 1 : 0) + (settings_.regex ? 1 : 0) + (settings_.grammar ? 1 : 0);
   if (given > 1) return invalid_argument("give one of --json-schema, --regex and --grammar");
   if (settings_.regex) {
     out.kind = ResponseFormat::Kind::kRegex;
     out.regex = *settings_.regex;
   }
-  if (settings_.json_schema.empty()) return out;
-  DI_TRY(const std::string text, read_file(settings_.json_schema));
+  if (!settings_.json_schema) return out;
+  DI_TRY(const std::string text, read_file_of("json-schema", *settings_.json_schema));
   const auto schema = Json::parse(text);
-  if (!schema) return invalid_argument(fmt::format("{}: {}", settings_.json_schema, schema.error().message));
+  if (!schema) return invalid_argument(fmt::format("{}: {}", *settings_.json_schema, schema.error().message));
   out.kind = ResponseFormat::Kind::kJsonSchema;
   out.schema = out.constraint_schema = *schema;
   return out;
@@ -144,6 +150,10 @@ Status Chat::say(const std::string& text) {
   turn.messages.push_back(Message::assistant(printer.content));
   conversation_ = std::move(turn);
   if (settings_.stats) print_stats(ask->report());
+  if (asks_for_form() && ask->report().end == AnswerEnd::kLength && !cancelled_) {
+    return exhausted(fmt::format("the answer was cut at the limit of {} tokens, before its form was complete: raise --max-tokens",
+                                 ask->report().usage.completion_tokens));
+  }
   return {};
 }
 

@@ -17,8 +17,7 @@ struct ChatSettings {
   int32_t top_k = 0;
   float min_p = 0;
   std::string seed, image;
-  std::string json_schema, grammar;
-  std::optional<std::string> regex;
+  std::optional<std::string> json_schema, regex, grammar;
   int64_t max_tokens = 0;
   bool stats = false;
 
@@ -62,6 +61,7 @@ class Chat {
  private:
   void reset();
   Result<AskOptions> ask_options() const;
+  bool asks_for_form() const { return settings_.json_schema || settings_.regex || settings_.grammar; }
   // What json_schema and regex ask for.
   Result<ResponseFormat> format() const;
   // The question, with the picture of the settings when it was not shown yet.

@@ -109,11 +109,12 @@ Status check_tool_names_unique(const std::vector<ToolDefinition>& tools) {
   return {};
 }
 
-Status check_tool_schemas(std::vector<ToolDefinition>& tools) {
+Status check_tool_schemas(std::vector<ToolDefinition>& tools, const ProfileRules& rules) {
   for (ToolDefinition& tool : tools) {
     if (!tool.parameters) continue;
     if (tool.strict.value_or(false)) {
-      DI_TRY(tool.parameters, normalise_strict(*tool.parameters, StrictUse::kToolParameters));
+      tool.enforced = strict_constraint(*tool.parameters);
+      DI_TRY(tool.parameters, normalise_strict(*tool.parameters, StrictUse::kToolParameters, rules.strict_refs_in_any_of));
     } else {
       DI_CHECK_OK(check_tool_schema(tool.name, *tool.parameters));
     }
@@ -159,14 +160,34 @@ Status apply_tool_choice(Conversation& conversation, const std::vector<ToolDefin
   return {};
 }
 
-Status check_response_schema(ResponseFormat& format, bool strict) {
+Status keep_allowed_tools(Conversation& conversation, const std::vector<std::string>& allowed) {
+  if (allowed.empty() || conversation.tool_choice == ToolChoice::kNone) return {};
+  std::vector<ToolDefinition>& tools = conversation.tools;
+  for (const std::string& name : allowed) {
+    if (std::any_of(tools.begin(), tools.end(), [&](const ToolDefinition& tool) { return tool.name == name; })) continue;
+    return invalid_argument(fmt::format("Invalid value for 'tool_choice': no tool named '{}' was specified in 'tools'.", name));
+  }
+  const auto barred = [&](const ToolDefinition& tool) { return std::find(allowed.begin(), allowed.end(), tool.name) == allowed.end(); };
+  conversation.only_listed = true;
+  std::erase_if(tools, barred);
+  return {};
+}
+
+Status limit_calls(Conversation& conversation, std::optional<bool> parallel, std::optional<uint64_t> max_calls) {
+  constexpr uint64_t kMost = 128;
+  if (max_calls && (*max_calls < 1 || *max_calls > kMost)) {
+    return invalid_argument(fmt::format("Invalid max_tool_calls value, the valid range of max_tool_calls is [1, {}]", kMost));
+  }
+  if (max_calls) conversation.max_calls = static_cast<int64_t>(*max_calls);
+  if (parallel && !*parallel) conversation.max_calls = 1;
+  return {};
+}
+
+Status check_response_schema(ResponseFormat& format, bool strict, const ProfileRules& rules) {
   if (format.kind != ResponseFormat::Kind::kJsonSchema) return {};
   if (strict) {
-    DI_TRY(format.constraint_schema, normalise_strict(format.schema, StrictUse::kAnswerFormat));
-    for (const char* word : {"$defs", "definitions"}) {
-      const Json* map = format.schema.find(word);
-      if (map && map->is_object()) format.definitions.emplace_back(word, *map);
-    }
+    format.enforced = strict_constraint(format.schema);
+    DI_TRY(format.constraint_schema, normalise_strict(format.schema, StrictUse::kAnswerFormat, rules.strict_refs_in_any_of));
     return {};
   }
   if (const Status valid = check_schema(format.schema); !valid) {

@@ -39,7 +39,7 @@ ThinkingSetting resolve_thinking(ThinkingSwitch wanted, std::optional<size_t> ef
 Status check_tool_name(const std::string& name, const std::string& path);
 Status check_tool_names_unique(const std::vector<ToolDefinition>& tools);
 // Checks every schema; strict ones are replaced by their normal form.
-Status check_tool_schemas(std::vector<ToolDefinition>& tools);
+Status check_tool_schemas(std::vector<ToolDefinition>& tools, const ProfileRules& rules);
 // The same for a wire whose strict tools may use all of JSON Schema: they stay as they are.
 Status check_plain_schemas(const std::vector<ToolDefinition>& tools);
 Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format);
@@ -49,8 +49,13 @@ Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_forma
 Status apply_tool_choice(Conversation& conversation, const std::vector<ToolDefinition>& declared, ToolChoice choice,
                          const std::optional<std::string>& named, const ProfileRules& rules);
 
+// Of the tools that the choice left, only these may be called; nothing is changed where none are named.
+Status keep_allowed_tools(Conversation& conversation, const std::vector<std::string>& allowed);
+// How many calls one answer may have at most, where that is said.
+Status limit_calls(Conversation& conversation, std::optional<bool> parallel, std::optional<uint64_t> max_calls);
+
 // The answer format: a valid schema; fills constraint_schema.
-Status check_response_schema(ResponseFormat& format, bool strict);
+Status check_response_schema(ResponseFormat& format, bool strict, const ProfileRules& rules);
 bool mentions_json(const std::vector<Message>& messages);
 
 // With reject_missing_reasoning: every assistant turn after the last user message must carry its reasoning.

@@ -14,7 +14,7 @@ Result<Profile> parse_profile(std::string_view name) {
 
 ProfileRules profile_rules(Profile profile) {
   if (profile == Profile::kOfficial) return {};
-  return {true, true, true, true, true, true, true, true, true, true};
+  return {true, true, true, true, true, true, true, true, true, true, true, true};
 }
 
 }  // namespace deepinfer

@@ -30,6 +30,8 @@ struct ProfileRules {
   bool messages_client_tools = false;      // tools of Messages may be of type "custom"; web search among them is dropped
   bool messages_structured = false;        // Messages: tool_choice any, strict tools and output_config.format have their meaning
   bool messages_fits_max_tokens = false;   // max_tokens of Messages is lowered to what the context has left
+  bool strict_refs_in_any_of = false;      // strict schemas may have a $ref among anyOf
+  bool limits_calls = false;               // parallel_tool_calls, max_tool_calls and allowed_tools hold
 };
 ProfileRules profile_rules(Profile profile);
 

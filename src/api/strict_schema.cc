@@ -19,6 +19,8 @@ const std::vector<std::string_view> kFormats{"email", "hostname", "ipv4", "ipv6"
 // First the shape is read, as the reference reads it (decode errors, first one wins); then the rules are checked.
 class StrictReader {
  public:
+  explicit StrictReader(bool lenient) : lenient_(lenient) {}
+
   Result<Json> node(const Json& json) {
     if (json.is_object()) {
       if (const Json* type = json.find("type")) return type->is_array() ? type_list(json, *type) : typed(json);
@@ -144,7 +146,10 @@ class StrictReader {
     Json members = Json::array();
     if (!list.is_array()) return within_field("anyOf", invalid_type(list, "a sequence"));
     for (const Json& item : list.items()) {
-      Result<Json> member = item.at("type").is_array() ? type_list(item, item.at("type")) : typed(item);
+      const bool refers = lenient_ && !item.find("type") && item.at("$ref").is_string();
+      Result<Json> member = refers                         ? reference(item.at("$ref"))
+                            : item.at("type").is_array() ? type_list(item, item.at("type"))
+                                                         : typed(item);
       if (!member) return within_field("anyOf", member.error());
       members.push_back(*std::move(member));
     }
@@ -194,6 +199,8 @@ class StrictReader {
     if (value.to_int64("")) return {};
     return decode_error(fmt::format("invalid value: integer `{}`, expected i64", value.number_text()));
   }
+
+  const bool lenient_;
 };
 
 class StrictRules {
@@ -241,9 +248,9 @@ class StrictRules {
 
 }  // namespace
 
-Result<Json> normalise_strict(const Json& schema, StrictUse use) {
+Result<Json> normalise_strict(const Json& schema, StrictUse use, bool lenient) {
   const bool tool = use == StrictUse::kToolParameters;
-  Result<Json> node = StrictReader().node(schema);
+  Result<Json> node = StrictReader(lenient).node(schema);
   if (!node) {
     std::string_view reason = node.error().message;
     constexpr std::string_view kDecodePrefix = "invalid request body: ";
@@ -256,6 +263,29 @@ Result<Json> normalise_strict(const Json& schema, StrictUse use) {
   }
   DI_CHECK_OK(StrictRules(use).apply(*node, true));
   return node;
+}
+
+Json strict_constraint(const Json& schema) {
+  Json out = schema;
+  if (!out.is_object()) return out;
+  for (const char* word : {"properties", "$defs", "definitions", "$def"}) {
+    Json* map = out.find(word);
+    if (!map || !map->is_object()) continue;
+    for (auto& [name, member] : map->members()) member = strict_constraint(member);
+  }
+  for (const char* word : {"anyOf", "allOf", "oneOf"}) {
+    Json* list = out.find(word);
+    if (!list || !list->is_array()) continue;
+    for (Json& member : list->items()) member = strict_constraint(member);
+  }
+  if (Json* items = out.find("items")) *items = strict_constraint(*items);
+  if (!out.at("type").is_string() || out.at("type").as_string() != "object") return out;
+  if (out.at("additionalProperties").is_null()) out.set("additionalProperties", false);
+  if (!out.at("required").is_null()) return out;
+  Json names = Json::array();
+  for (const auto& [name, member] : out.at("properties").members()) names.push_back(name);
+  out.set("required", std::move(names));
+  return out;
 }
 
 }  // namespace deepinfer

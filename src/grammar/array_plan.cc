@@ -75,15 +75,17 @@ ArrayPlan plan_array(SchemaShapes& shapes, const ArrayShape& shape, const std::f
   plan.min = shape.min;
   plan.max = shape.max;
   plan.unique = shape.unique;
+  // Without `contains` they come from items under a negation, which oneOf and if have, too.
+  const char* keyword = shape.counts.empty() ? "items" : "contains";
   if (shape.some.size() + shape.counts.size() > kMaxConditions) {
-    shapes.fail("contains", "too many conditions on the items of one array (contains, not)");
+    shapes.fail(keyword, "too many conditions on the items of one array (contains, not, oneOf)");
     return plan;
   }
   plan.wanted = (1u << shape.some.size()) - 1;
   for (const auto& count : shape.counts) plan.counts.push_back({count.low, count.high});
   if (!shape.counts.empty() || !shape.some.empty()) {
     for (const int64_t limit : {plan.min, plan.max == kUnbounded ? 0 : plan.max}) {
-      if (limit > 1000) shapes.fail("contains", "it stands together with minItems or maxItems above 1,000");
+      if (limit > 1000) shapes.fail(keyword, "its conditions on single items stand together with minItems or maxItems above 1,000");
     }
   }
   std::set<int64_t> borders{0};

@@ -97,6 +97,8 @@ Status SchemaReader::read_items(const Place& at) {
   const bool as_list = items && items->is_array();
   if (as_list && draft_ == SchemaDraft::k2020 && declared_)
     return fault(at.path, "items", "must be a schema: 2020-12 lists them in prefixItems");
+  if (as_list && at.schema.find("prefixItems") && draft_ == SchemaDraft::k2020)
+    return fault(at.path, "items", "must be a schema where prefixItems lists the first ones");
   const Json* prefix = as_list ? items : draft_ == SchemaDraft::k2020 ? at.schema.find("prefixItems") : nullptr;
   const Json* rest = as_list ? at.schema.find("additionalItems") : items;
   int64_t begin = 0;

@@ -148,11 +148,16 @@ Status SchemaReader::read_condition(const Place& at) {
 std::string SchemaReader::first_place(const std::string& keyword) const {
   if (const auto found = places_.find(keyword); found != places_.end())
     return fmt::format("'{}' (first at #{})", keyword, found->second);
-  if (keyword != "allOf") return fmt::format("'{}' (in what # leads to)", keyword);
-  for (const char* other : {"oneOf", "anyOf", "not", "if"}) {
-    if (places_.contains(other)) return first_place(other);
+  // Others that lead to the same conditions.
+  static const std::map<std::string, std::vector<const char*>> kKin{
+      {"allOf", {"oneOf", "anyOf", "not", "if", "dependentSchemas", "dependencies", "patternProperties", "properties"}},
+      {"items", {"prefixItems", "additionalItems", "unevaluatedItems", "not"}}};
+  if (const auto kin = kKin.find(keyword); kin != kKin.end()) {
+    for (const char* other : kin->second) {
+      if (places_.contains(other)) return fmt::format("'{}' (first at #{})", other, places_.at(other));
+    }
   }
-  return "'properties' (in what # leads to)";
+  return fmt::format("'{}' (in what # leads to)", keyword);
 }
 
 Rx SchemaReader::outside(Rx text) {

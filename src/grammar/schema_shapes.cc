@@ -13,6 +13,7 @@ constexpr size_t kMaxShapes = 400;
 constexpr int64_t kMaxSteps = 400'000;
 constexpr size_t kMaxKeyClasses = 64;
 constexpr const char* kTooLarge = "the combination of its parts (allOf, anyOf, oneOf, not, if) grows too large";
+constexpr const char* kTooComplex = "its patterns and bounds take too long to be worked out: simplify them";
 constexpr const char* kCircular = "a $ref leads to itself without an object or array between";
 
 }  // namespace
@@ -35,7 +36,8 @@ SchemaShapes::Memo<ArrayShape>& SchemaShapes::memo() {
 }
 
 void SchemaShapes::count_step() {
-  if (++steps_ > kMaxSteps || arena_.out_of_time()) fail("allOf", kTooLarge);
+  if (++steps_ > kMaxSteps) fail("allOf", kTooLarge);
+  if (arena_.out_of_time()) fail("", kTooComplex);
 }
 
 // ---- scalars ---------------------------------------------------------------------------------------------------

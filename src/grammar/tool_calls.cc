@@ -118,17 +118,26 @@ class FormCompiler {
 
   Status add_calls(Nonterminal calls) {
     FixedRules& fixed = rules_->fixed();
-    const Nonterminal behind = fixed.add(), more = fixed.add();
+    if (form_.max_calls > ToolCallForm::kMaxCounted) return too_large("the number of calls can be held to at most 128");
+    const Nonterminal call = fixed.add();
     for (const ToolCallForm::Tool& tool : form_.tools) {
       if (rules_->full()) return too_large("there are too many tools to hold calls to their schemas");
       DI_TRY(auto plan, plan_of(tool));
-      fixed.add(calls, {Symbol::terminal(literal(markup_.call + tool.name + markup_.named)),
-                        rules_->add(std::make_unique<SchemaRules>(std::move(plan), arguments_)), Symbol::nonterminal(behind)});
+      fixed.add(call, {Symbol::terminal(literal(markup_.call + tool.name + markup_.named)),
+                       rules_->add(std::make_unique<SchemaRules>(std::move(plan), arguments_))});
     }
-    fixed.add(behind, {Symbol::terminal(literal(markup_.end_call)), Symbol::nonterminal(more)});
-    fixed.add(more, {Symbol::nonterminal(calls)});
-    fixed.add(more, {Symbol::terminal(literal(markup_.close))});
-    return {};
+    const Rx end_call = literal(markup_.end_call), close = literal(markup_.close);
+    // One rule for any number, else one for each call that may still come.
+    for (int64_t left = form_.max_calls;; --left) {
+      const Nonterminal more = fixed.add();
+      fixed.add(calls, {Symbol::nonterminal(call), Symbol::terminal(end_call), Symbol::nonterminal(more)});
+      fixed.add(more, {Symbol::terminal(close)});
+      if (left == 1) return {};
+      const Nonterminal next = left == 0 ? calls : fixed.add();
+      fixed.add(more, {Symbol::nonterminal(next)});
+      if (left == 0) return {};
+      calls = next;
+    }
   }
 
   using Plan = std::shared_ptr<const SchemaPlan>;

@@ -37,6 +37,8 @@ struct ToolCallForm {
   bool required = false;  // at least one call, and nothing before it
   bool opened = false;    // the prompt ends behind `open`
   bool thinking = false;  // the answer begins with thinking
+  int64_t max_calls = 0;  // 0 = any number, at most kMaxCounted
+  static constexpr int64_t kMaxCounted = 128;
   // What an answer without calls is: at most one of these; none = any text, which may also stand before calls.
   std::optional<Json> schema;
   std::optional<std::string> regex;

@@ -28,16 +28,13 @@ CallMarkup markup() {
           .end_thinking = s(control::kEndThink)};
 }
 
-// The schema of the format with the definitions its strict form lost.
-Result<Json> whole_schema(const ResponseFormat& format) {
-  Json schema = format.constraint_schema;
-  for (const auto& [word, map] : format.definitions) schema.set(word, map);
-  return schema;
+const Json& enforced_schema(const ResponseFormat& format) {
+  return format.enforced.is_null() ? format.constraint_schema : format.enforced;
 }
 
 bool needs_form(const Conversation& chat) {
   const auto strict = [](const ToolDefinition& tool) { return tool.strict.value_or(false); };
-  return chat.tool_choice == ToolChoice::kRequired || chat.format.kind != Format::kText ||
+  return chat.tool_choice == ToolChoice::kRequired || chat.format.kind != Format::kText || chat.max_calls > 0 || chat.only_listed ||
          std::any_of(chat.tools.begin(), chat.tools.end(), strict);
 }
 
@@ -47,7 +44,10 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
   if (!chat.tools_active() || !needs_form(chat)) return std::optional<ToolCallForm>();
   const ParseStart start = parse_options(chat, {}).start;
   ToolCallForm form;
-  for (const ToolDefinition& tool : chat.tools) form.tools.push_back({tool.name, tool.parameters, tool.strict.value_or(false)});
+  for (const ToolDefinition& tool : chat.tools) {
+    form.tools.push_back({tool.name, tool.enforced ? tool.enforced : tool.parameters, tool.strict.value_or(false)});
+  }
+  form.max_calls = chat.max_calls;
   form.required = chat.tool_choice == ToolChoice::kRequired;
   form.opened = form.required && !chat.thinking && !chat.prefix_message();
   form.thinking = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
@@ -58,10 +58,7 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
       form.schema = Json::object();
       form.schema->set("type", "object");
       break;
-    case Format::kJsonSchema: {
-      DI_TRY(form.schema, whole_schema(chat.format));
-      break;
-    }
+    case Format::kJsonSchema: form.schema = enforced_schema(chat.format); break;
     case Format::kRegex: form.regex = chat.format.regex; break;
   }
   return std::optional<ToolCallForm>(std::move(form));
@@ -69,8 +66,9 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
 
 namespace {
 
-Result<std::shared_ptr<const Constraint>> wanted_grammar(const Host& host, const Conversation& chat, const std::string& ebnf) {
-  if (!ebnf.empty()) return host.constraints().of_grammar(ebnf);
+Result<std::shared_ptr<const Constraint>> wanted_grammar(const Host& host, const Conversation& chat,
+                                                         const std::optional<std::string>& ebnf) {
+  if (ebnf) return host.constraints().of_grammar(*ebnf);
   if (chat.tools_active()) {
     DI_TRY(const std::optional<ToolCallForm> form, tool_call_form(chat));
     if (!form) return std::shared_ptr<const Constraint>();
@@ -78,16 +76,13 @@ Result<std::shared_ptr<const Constraint>> wanted_grammar(const Host& host, const
   }
   std::optional<OutputConstraint> wanted = output_constraint(chat);
   if (!wanted) return std::shared_ptr<const Constraint>();
-  if (chat.format.kind == Format::kJsonSchema) {
-    DI_TRY(const Json schema, whole_schema(chat.format));
-    wanted->schema = schema.dump();
-  }
+  if (chat.format.kind == Format::kJsonSchema) wanted->schema = enforced_schema(chat.format).dump();
   return host.constraints().of(*wanted);
 }
 
 }  // namespace
 
-Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& chat, const std::string& ebnf) {
+Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& chat, const std::optional<std::string>& ebnf) {
   AnswerConstraint out;
   DI_TRY(out.grammar, wanted_grammar(host, chat, ebnf));
   if (!out.grammar) return out;
@@ -98,7 +93,7 @@ Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation&
     out.grammar = out.grammar->after(prefix->content.text);
     if (!out.grammar) return invalid_argument("no answer of the wanted form begins with the text of the prefix message");
   }
-  const bool is_whole = ebnf.empty() && chat.tools_active();  // the grammar of calls holds the thinking, too
+  const bool is_whole = !ebnf && chat.tools_active();  // the grammar of calls holds the thinking, too
   if (!thinks || is_whole) return out;
   const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);
   if (!end) return unsupported("the tokenizer has no token for the end of thinking: turn thinking off");

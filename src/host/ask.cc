@@ -87,6 +87,8 @@ Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversatio
   if (options.fits_max_tokens && wanted) wanted = std::min(*wanted, context - prompt_tokens);
   DI_TRY(prompt.max_tokens, resolve_max_tokens(conversation, wanted, prompt_tokens, context));
   prompt.parsing = parse_options(conversation, options.stop);
+  const bool formed = conversation.format.kind != ResponseFormat::Kind::kText || options.grammar;
+  prompt.parsing.exact = prompt.constraint.grammar && formed;
   prompt.thinking = conversation.thinking;
   return prompt;
 }

@@ -40,7 +40,7 @@ struct AskOptions {
   float frequency_penalty = 0, presence_penalty = 0, repetition_penalty = 1;
   std::vector<std::pair<TokenId, float>> logit_bias;
   int32_t num_logprobs = -1;
-  std::string grammar;  // EBNF the answer is held to, instead of the conversation's format
+  std::optional<std::string> grammar;  // EBNF the answer is held to, instead of the conversation's format
   // What a server knows of the client.
   int32_t priority = 0;
   int64_t deadline_us = 0;  // of the engine's clock, 0 = none

@@ -61,6 +61,7 @@ struct ToolDefinition {
   std::optional<std::string> description;
   std::optional<Json> parameters;  // JSON Schema, key order kept
   std::optional<bool> strict;
+  std::optional<Json> enforced;  // what arguments are held to, where that is more than the `parameters` of the prompt
   bool deferred = false;  // announced later by a system message, not shown at the top
 };
 
@@ -93,8 +94,7 @@ struct ResponseFormat {
   Kind kind = Kind::kText;
   Json schema;             // json_schema, as the client gave it: this is shown in the prompt
   Json constraint_schema;  // json_schema: what the output is held to (normalised when strict)
-  // What the strict form drops although its $ref still point there: `$defs` and `definitions` (SDKs send them for nested models).
-  std::vector<Json::Member> definitions;
+  Json enforced;           // with strict, what the answer is held to here: all of the schema; null = constraint_schema
   std::string regex;
 };
 const char* response_format_name(ResponseFormat::Kind kind);
@@ -105,6 +105,8 @@ struct Conversation {
   std::optional<Effort> effort;  // none given: as high
   std::vector<ToolDefinition> tools;
   ToolChoice tool_choice = ToolChoice::kAuto;
+  int64_t max_calls = 0;     // in this answer; 0 = any number
+  bool only_listed = false;  // other tools than `tools` are known to the model, and must not be called
   ResponseFormat format;
 
   // Tools take part in this turn.

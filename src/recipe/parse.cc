@@ -76,6 +76,7 @@ Branches text_branches(const ParseOptions& options, bool leading) {
     add_stops(out, options);
   }
   add_calls(out, options);
+  if (options.exact) return out;
   if (leading) out.push_back({leading_newline(), Effect::kDropMatch, Stage::kTextLeading});
   out.push_back({literal(kEndThink), Effect::kDropMatch, Stage::kText});
   return out;

@@ -32,6 +32,7 @@ struct ParseOptions {
   bool tool_calls = false;            // look for calls
   bool starts_in_tool_calls = false;  // the prompt already opened the block of calls
   bool json_output = false;           // keep one JSON value, drop talk and fences around it
+  bool exact = false;                 // the answer is held to a form: nothing of it is dropped, whatever it spells
   ParseStart start = ParseStart::kPlain;
   std::vector<std::string> stop;  // stop strings, none empty
 };

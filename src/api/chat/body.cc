@@ -145,7 +145,28 @@ Status read_tool(const Json& json, ToolDefinition& tool) {
        })});
 }
 
-Status read_tool_choice(const Json& json, ChatToolChoice& choice) {
+// {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": N}}]}}
+Status read_allowed_tools(const Json& json, ChatToolChoice& choice) {
+  static const std::vector<std::string_view> modes{"auto", "required"};
+  size_t mode = 0;
+  const auto read_name = [&](const Json& function) {
+    return decode_struct(function, "ChatCompletionToolChoiceFunction",
+                         {required("name", into(choice.allowed.emplace_back(), read_string))});
+  };
+  const auto read_tools = [&](const Json& list) {
+    return read_list(list, [&](const Json& item) {
+      return decode_struct(item, "ChatCompletionAllowedTool", {required_tag("type", kFunctionOnly), required("function", read_name)});
+    });
+  };
+  DI_CHECK_OK(decode_struct(
+      json, "ChatCompletionAllowedTools",
+      {required("mode", [&](const Json& value) { return read_variant(value, modes, mode); }), required("tools", read_tools)}));
+  if (choice.allowed.empty()) return decode_error("allowed_tools.tools must name at least one tool");
+  choice.choice = mode == 1 ? ToolChoice::kRequired : ToolChoice::kAuto;
+  return {};
+}
+
+Status read_tool_choice(const Json& json, ChatToolChoice& choice, const ProfileRules& rules) {
   if (json.is_string()) {
     for (const ToolChoice candidate : {ToolChoice::kNone, ToolChoice::kAuto, ToolChoice::kRequired}) {
       if (json.as_string() != tool_choice_name(candidate)) continue;
@@ -155,6 +176,10 @@ Status read_tool_choice(const Json& json, ChatToolChoice& choice) {
   }
   const Json* type = json.find("type");
   if (!type) return decode_error("expected one of `none`, `auto`, `required` or a tool");
+  if (rules.limits_calls && type->is_string() && type->as_string() == "allowed_tools") {
+    const Status read = read_allowed_tools(json.at("allowed_tools"), choice);
+    return read ? Status{} : within_field("allowed_tools", read.error());
+  }
   size_t index = 0;
   if (const Status read = read_variant(*type, kFunctionOnly, index); !read) return within_field("type", read.error());
   choice.choice = ToolChoice::kRequired;
@@ -213,6 +238,7 @@ Result<ChatBody> decode_chat_body(const Json& json, const ProfileRules& rules) {
   const auto read_effort = [&](const Json& value) { return read_variant(value, effort_words(), body.effort_word.emplace()); };
   const FieldReader read_completion_limit =
       rules.max_completion_tokens ? into(body.max_completion_tokens, read_u32) : FieldReader(ignore);
+  const FieldReader read_parallel = rules.limits_calls ? into(body.parallel_tool_calls, read_bool) : FieldReader(ignore);
   const FieldReader read_bias = rules.honours_sampling ? into(body.logit_bias, read_logit_bias) : FieldReader(ignore);
   DI_CHECK_OK(decode_struct(json, "ChatCompletionRequest",
                             {required("messages", read_messages),
@@ -232,7 +258,8 @@ Result<ChatBody> decode_chat_body(const Json& json, const ProfileRules& rules) {
                              optional("stream", into(body.stream, read_bool)),
                              optional("stream_options", [&](const Json& value) { return read_stream_options(value, body); }),
                              optional("tools", read_tools),
-                             optional("tool_choice", into(body.tool_choice, read_tool_choice)),
+                             optional("tool_choice", [&](const Json& value) { return read_tool_choice(value, body.tool_choice.emplace(), rules); }),
+                             optional("parallel_tool_calls", read_parallel),
                              optional("response_format", [&](const Json& value) { return read_format(value, rules, body); }),
                              optional("logprobs", into(body.logprobs, read_bool)),
                              optional("top_logprobs", into(body.top_logprobs, read_u8))}));

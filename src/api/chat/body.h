@@ -41,7 +41,8 @@ struct ChatMessage {
 
 struct ChatToolChoice {
   ToolChoice choice = ToolChoice::kAuto;
-  std::optional<std::string> name;  // a named function
+  std::optional<std::string> name;   // a named function
+  std::vector<std::string> allowed;  // the only ones that may be called; empty = all
 };
 
 struct ChatBody {
@@ -58,6 +59,7 @@ struct ChatBody {
   bool has_stream_options = false;
   std::vector<ToolDefinition> tools;
   std::optional<ChatToolChoice> tool_choice;
+  std::optional<bool> parallel_tool_calls;
   std::optional<ResponseFormat> format;
   bool format_is_strict = false;
   std::optional<std::string> grammar;  // EBNF, of a format of that type

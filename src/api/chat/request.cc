@@ -34,7 +34,7 @@ class RequestChecker {
     DI_CHECK_OK(check_stop(body_.stop, body_.stop_is_list));
     request_.stop = body_.stop;
     DI_CHECK_OK(check_stream_options());
-    DI_CHECK_OK(check_response_schema(chat().format, body_.format_is_strict));
+    DI_CHECK_OK(check_response_schema(chat().format, body_.format_is_strict, rules_));
     DI_CHECK_OK(check_numbers());
     if (options_.reject_missing_reasoning && chat().thinking && lacks_reasoning(chat(), !chat().tools.empty())) {
       return invalid_argument("The `reasoning_content` in the thinking mode must be passed back to the API.");
@@ -59,9 +59,11 @@ class RequestChecker {
     if (body_.grammar && !body_.tools.empty())
       return unsupported("a response_format of type grammar beside tools is not supported");
     DI_CHECK_OK(check_tool_names_unique(body_.tools));
-    DI_CHECK_OK(check_tool_schemas(body_.tools));
+    DI_CHECK_OK(check_tool_schemas(body_.tools, rules_));
     const ChatToolChoice choice = body_.tool_choice.value_or(ChatToolChoice{});
     DI_CHECK_OK(apply_tool_choice(chat(), body_.tools, choice.choice, choice.name, rules_));
+    DI_CHECK_OK(keep_allowed_tools(chat(), choice.allowed));
+    DI_CHECK_OK(limit_calls(chat(), body_.parallel_tool_calls, std::nullopt));
     if (body_.tools.empty()) return {};
     return check_strict_mix(chat().tools, body_.format.has_value());
   }

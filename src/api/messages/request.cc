@@ -58,6 +58,7 @@ Status settle_structure(MessagesBody& body, std::vector<ToolDefinition>& tools, 
     return {};
   }
   if (body.any_tool) body.choice = ToolChoice::kRequired;
+  DI_CHECK_OK(limit_calls(chat, body.one_call ? std::optional(!*body.one_call) : std::nullopt, std::nullopt));
   if (!body.format || body.format->is_null()) return {};
   const Json* type = body.format->find("type");
   const Json* schema = body.format->find("schema");
@@ -66,7 +67,7 @@ Status settle_structure(MessagesBody& body, std::vector<ToolDefinition>& tools, 
   }
   chat.format.kind = ResponseFormat::Kind::kJsonSchema;
   chat.format.schema = *schema;
-  return check_response_schema(chat.format, false);
+  return check_response_schema(chat.format, false, profile_rules(options.profile));
 }
 
 Result<ChatRequest> check(MessagesBody body, const ApiOptions& options) {

@@ -103,4 +103,26 @@ Result<ResponsesBody> decode_responses_body(const Json& json) {
   return body;
 }
 
+// tool_choice: {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": N}]}
+Status read_call_limits(const Json& json, ResponsesBody& body) {
+  static const Words modes{"auto", "required"}, kinds{"function", "custom"};
+  DI_CHECK_OK(decode_struct(json, "ResponsesRequest",
+                            {optional("parallel_tool_calls", into(body.parallel_tool_calls, read_bool)),
+                             optional("max_tool_calls", into(body.max_tool_calls, read_u32))}));
+  const Json& choice = json.at("tool_choice");
+  if (!choice.at("type").is_string() || choice.at("type").as_string() != "allowed_tools") return {};
+  size_t mode = 0, kind = 0;
+  const auto read_tool = [&](const Json& item) {
+    return decode_struct(item, "ResponsesAllowedTool",
+                         {required("type", [&](const Json& value) { return read_variant(value, kinds, kind); }),
+                          required("name", into(body.allowed.emplace_back(), read_string))});
+  };
+  DI_CHECK_OK(decode_struct(choice, "ResponsesAllowedTools",
+                            {required("mode", [&](const Json& value) { return read_variant(value, modes, mode); }),
+                             required("tools", [&](const Json& list) { return read_list(list, read_tool); })}));
+  if (body.allowed.empty()) return decode_error("tool_choice.tools must name at least one tool");
+  body.choice = mode == 1 ? ToolChoice::kRequired : ToolChoice::kAuto;
+  return {};
+}
+
 }  // namespace deepinfer

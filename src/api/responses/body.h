@@ -63,10 +63,15 @@ struct ResponsesBody {
   ToolChoice choice = ToolChoice::kAuto;
   std::optional<std::string> chosen;  // a named tool
   Json choice_echo = "auto";
+  std::vector<std::string> allowed;  // the only tools that may be called; empty = all
+  std::optional<bool> parallel_tool_calls;
+  std::optional<uint64_t> max_tool_calls;
   std::optional<bool> stream;
   std::optional<std::string> user;
 };
 
 Result<ResponsesBody> decode_responses_body(const Json& json);
+// What profile `open` reads of how many calls there may be, and of which tools.
+Status read_call_limits(const Json& json, ResponsesBody& body);
 
 }  // namespace deepinfer

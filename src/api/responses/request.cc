@@ -57,7 +57,7 @@ class RequestChecker {
       return invalid_argument(
           "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.");
     }
-    DI_CHECK_OK(check_response_schema(chat().format, body_.format_is_strict));
+    DI_CHECK_OK(check_response_schema(chat().format, body_.format_is_strict, rules_));
     DI_CHECK_OK(check_numbers());
     if (options_.reject_missing_reasoning && chat().thinking && lacks_reasoning(chat(), !chat().tools.empty())) {
       return invalid_argument("The `reasoning_text` in the thinking mode must be passed back to the API.");
@@ -76,8 +76,10 @@ class RequestChecker {
     append_responses_tools(body_.tools, false, tools, &request_.namespaces);
     tools.insert(tools.end(), found.begin(), found.end());
     DI_CHECK_OK(check_tool_names_unique(tools));
-    DI_CHECK_OK(check_tool_schemas(tools));
+    DI_CHECK_OK(check_tool_schemas(tools, rules_));
     DI_CHECK_OK(apply_tool_choice(chat(), tools, body_.choice, body_.chosen, rules_));
+    DI_CHECK_OK(keep_allowed_tools(chat(), body_.allowed));
+    DI_CHECK_OK(limit_calls(chat(), body_.parallel_tool_calls, body_.max_tool_calls));
     return check_strict_mix(chat().tools, body_.format.kind != ResponseFormat::Kind::kText);
   }
 
@@ -109,6 +111,8 @@ class RequestChecker {
     echo.summary = or_null(body_.summary);
     echo.format = format_echo(body_);
     echo.tool_choice = body_.choice_echo;
+    echo.parallel_tool_calls = body_.parallel_tool_calls.value_or(true);
+    echo.max_tool_calls = or_null(body_.max_tool_calls);
     echo.tools = echo_responses_tools(body_.tools);
     request_.has_apply_patch = std::any_of(body_.tools.begin(), body_.tools.end(),
                                            [](const ResponsesTool& tool) { return tool.kind == ResponsesTool::Kind::kCustom; });
@@ -181,6 +185,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body, const Ap
     if (given.is_null() || given.is_string() || given.is_array()) json.set("input", items);
   }
   DI_TRY(ResponsesBody decoded, decode_responses_body(json));
+  DI_CHECK_OK(read_call_limits(json, decoded));
   DI_TRY(ResponsesRequest request, RequestChecker(std::move(decoded), options).check());
   request.input = input;
   request.items = std::move(items);

@@ -28,6 +28,7 @@ struct ResponsesEcho {
   Json instructions, max_output_tokens, temperature = Json::number("1.0"), top_p = Json::number("1.0"), top_logprobs = 0, user;
   Json effort, summary;
   Json format, tool_choice = "auto", tools = Json::array();
+  Json parallel_tool_calls = true, max_tool_calls;
   // `open` only.
   bool background = false, store = false;
   Json previous_response_id, metadata = Json::object();
