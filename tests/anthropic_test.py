@@ -59,10 +59,12 @@ def tools_round_trip():
     with Server(model=model) as server:
         api = anthropic_client(server)
         tools = [{'name': 'weather', 'description': 'The weather.', 'input_schema': SCHEMA}]
-        ask = {**ASK, 'max_tokens': 400, 'tools': tools, 'tool_choice': {'type': 'auto', 'disable_parallel_tool_use': True}}
+        ask = {**ASK, 'max_tokens': 400, 'tools': tools, 'tool_choice': {'type': 'auto'}}
         answer = api.messages.create(**ask)
         assert answer.stop_reason == 'tool_use' and [b.type for b in answer.content] == ['thinking', 'text', 'tool_use', 'tool_use']
         assert [b.input for b in answer.content[2:]] == [{'city': 'Paris', 'days': 2}, {'city': 'Zürich "Nord"'}]
+        alone = api.messages.create(**{**ask, 'tool_choice': {'type': 'auto', 'disable_parallel_tool_use': True}})
+        assert [b.input for b in alone.content if b.type == 'tool_use'] == [{'city': 'Paris', 'days': 2}], alone
         with api.messages.stream(**ask) as stream:
             partial = [e.partial_json for e in stream if e.type == 'input_json']
             final = stream.get_final_message()

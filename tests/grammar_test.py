@@ -26,8 +26,11 @@ def written(name, text):
     return path
 
 
-def run(*words, code=0):
+def run(*words, code=0, cut=False):
     done = subprocess.run([PROGRAM, 'run', *words], capture_output=True, timeout=300, cwd=ROOT)
+    if cut and b'cut at the limit' in done.stderr:
+        assert done.returncode == 1, done.returncode
+        return done.stdout.decode().rstrip('\n')
     assert done.returncode == code, f'exit code {done.returncode}: {done.stderr.decode()[:500]}'
     return (done.stdout if code == 0 else done.stderr).decode().rstrip('\n')
 
@@ -56,14 +59,38 @@ def a_schema_is_satisfied():
 def a_grammar_is_followed():
     path = written('sum.ebnf', 'root ::= term ("+" term){1,3}\nterm ::= [0-9] | "(" term "-" term ")"\n')
     for seed in range(3):
-        answer = run('--grammar', path, '--seed', str(seed), '--temperature', '1.5', '--max-tokens', '400', 'Add.')
+        answer = run('--grammar', path, '--seed', str(seed), '--temperature', '1.5', '--max-tokens', '400', 'Add.', cut=True)
         if answer.count('(') == answer.count(')'):
             eval(re.fullmatch('[-+()0-9]+', answer).group())
 
 
 @case
+def a_form_that_is_cut_is_said():
+    path = written('long.json', '{"type": "string", "minLength": 40}')
+    done = subprocess.run([PROGRAM, 'run', '--json-schema', path, '--max-tokens', '5', 'x'], capture_output=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 1 and done.stdout.startswith(b'"') and b'cut at the limit of 5 tokens' in done.stderr, done
+    assert 'name of a file' in run('--json-schema', '', 'x', code=2)
+    assert 'name of a file' in run('--grammar', '', 'x', code=2)
+    assert 'empty' in run('--grammar', written('none.ebnf', ' \n'), 'x', code=2)
+
+
+@case
+def an_answer_of_many_counted_characters_ends():
+    path = written('many.json', '{"type": "string", "minLength": 3000, "maxLength": 3010}')
+    answer = json.loads(run('--json-schema', path, '--seed', '1', '--temperature', '2', '--context', '16384', 'Write.'))
+    assert 3000 <= len(answer) <= 3010, len(answer)
+
+
+@case
+def what_looks_like_markup_arrives():
+    assert run('--regex', '\n\n<b></think>\n</b>', 'x') == '\n\n<b></think>\n</b>'
+    path = written('think.json', '{"const": "a</think>b"}')
+    assert run('--json-schema', path, 'x') == '"a</think>b"'
+
+
+@case
 def the_constraint_begins_after_thinking():
-    answer = run('--think', 'low', '--regex', 'yes|no', '--max-tokens', '2000', 'Is 12 + 30 above 40?')
+    answer = run('--think', 'low', '--regex', 'yes|no', '--max-tokens', '2000', 'Is 12 + 30 above 40?', cut=True)
     assert answer.endswith(('yes', 'no')) or len(answer) > 1000, answer[-200:]
 
 

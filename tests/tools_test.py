@@ -10,6 +10,7 @@ import re
 
 import jsonschema
 import openai
+import pydantic
 
 from cases import ROOT, case, main
 from sdk_harness import anthropic_client, openai_client, raises
@@ -139,6 +140,51 @@ def strict_tools_fit_when_they_are_called():
         error = raises(openai.BadRequestError, api.chat.completions.create, model='test', messages=ASK, **OFF,
                        tools=[{'type': 'function', 'function': {'name': 'step', 'parameters': bad, 'strict': True}}])
         assert "tool 'step': JSON Schema keyword 'pattern' at #/properties/kind" in str(error), error
+
+
+@case
+def nested_models_of_the_client_are_strict_tools():
+    class Box(pydantic.BaseModel):
+        size: int = pydantic.Field(ge=10, le=99)
+        name: str = pydantic.Field(max_length=3)
+
+    class Pack(pydantic.BaseModel):
+        first: Box
+        more: list[Box] = pydantic.Field(max_length=1)
+        spare: Box | None
+
+    tool = openai.pydantic_function_tool(Pack, name='pack')
+    with Server('--context', '4096', model=UNTRAINED) as server:
+        api, ended = openai_client(server), 0
+        for seed in range(6):
+            chat = api.chat.completions.create(model='test', messages=ASK, seed=seed, temperature=1.5, max_tokens=300, tools=[tool], tool_choice='required',
+                                               parallel_tool_calls=False, **OFF)
+            found = [(c.function.name, c.function.arguments) for c in chat.choices[0].message.tool_calls or []] if chat.choices[0].finish_reason == 'tool_calls' else []
+            response = api.responses.create(model='test', input='hi', temperature=1.5, max_output_tokens=300, reasoning={'effort': 'none'}, parallel_tool_calls=False,
+                                            tools=[{'type': 'function', **tool['function']}], tool_choice='required')
+            assert response.parallel_tool_calls is False
+            calls = [(item.name, item.arguments) for item in response.output if item.type == 'function_call'] if response.status == 'completed' else []
+            for one in (found, calls):
+                assert len(one) <= 1, one
+                for name, arguments in one:
+                    ended += 1
+                    assert name == 'pack' and Pack.model_validate_json(arguments)
+        assert ended >= 4, ended
+
+
+@case
+def only_allowed_tools_are_called_and_no_more_than_allowed():
+    tools = [{'type': 'function', 'function': {'name': name, 'parameters': {'type': 'object', 'properties': {}, 'additionalProperties': False}}} for name in ('f', 'g', 'h')]
+    allowed = {'type': 'allowed_tools', 'allowed_tools': {'mode': 'required', 'tools': [{'type': 'function', 'function': {'name': name}} for name in ('g', 'h')]}}
+    with Server('--context', '4096', model=UNTRAINED) as server:
+        api, names = openai_client(server), set()
+        for seed in range(6):
+            answer = api.chat.completions.create(model='test', messages=ASK, seed=seed, temperature=1.5, max_tokens=200, tools=tools, tool_choice=allowed, **OFF)
+            names |= {name for name, _ in chat_calls(answer)}
+            response = api.responses.create(model='test', input='hi', temperature=1.5, max_output_tokens=400, reasoning={'effort': 'none'}, max_tool_calls=2,
+                                            tools=[{'type': 'function', **tool['function']} for tool in tools], tool_choice='required')
+            assert 1 <= len([item for item in response.output if item.type == 'function_call']) <= 2 and response.max_tool_calls == 2
+        assert names and names <= {'g', 'h'}, names
 
 
 @case

@@ -167,7 +167,9 @@ Status keep_allowed_tools(Conversation& conversation, const std::vector<std::str
     if (std::any_of(tools.begin(), tools.end(), [&](const ToolDefinition& tool) { return tool.name == name; })) continue;
     return invalid_argument(fmt::format("Invalid value for 'tool_choice': no tool named '{}' was specified in 'tools'.", name));
   }
-  const auto barred = [&](const ToolDefinition& tool) { return std::find(allowed.begin(), allowed.end(), tool.name) == allowed.end(); };
+  const auto barred = [&](const ToolDefinition& tool) {
+    return std::find(allowed.begin(), allowed.end(), tool.name) == allowed.end();
+  };
   conversation.only_listed = true;
   std::erase_if(tools, barred);
   return {};

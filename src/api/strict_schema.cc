@@ -147,7 +147,7 @@ class StrictReader {
     if (!list.is_array()) return within_field("anyOf", invalid_type(list, "a sequence"));
     for (const Json& item : list.items()) {
       const bool refers = lenient_ && !item.find("type") && item.at("$ref").is_string();
-      Result<Json> member = refers                         ? reference(item.at("$ref"))
+      Result<Json> member = refers                       ? reference(item.at("$ref"))
                             : item.at("type").is_array() ? type_list(item, item.at("type"))
                                                          : typed(item);
       if (!member) return within_field("anyOf", member.error());

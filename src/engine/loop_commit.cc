@@ -59,10 +59,11 @@ bool Engine::Loop::mask_is_ready(Sequence& sequence, size_t row) {
   sequence.mask_waits = state == MaskFill::kUnfinished;
   if (sequence.mask_waits) --sequence.computed;
   if (state == MaskFill::kFailed) {
-    sequence.end(FinishReason::kError,
-                 fmt::format("which tokens fit the constraint at token {} of the answer takes more time or memory than one answer "
-                             "may have: simplify it",
-                             sequence.answer_tokens()));
+    sequence.end(
+        FinishReason::kError,
+        fmt::format("which tokens fit the constraint at token {} of the answer takes more time or memory than one answer "
+                    "may have: simplify it",
+                    sequence.answer_tokens()));
   }
   return state == MaskFill::kReady;
 }

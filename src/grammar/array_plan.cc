@@ -85,7 +85,8 @@ ArrayPlan plan_array(SchemaShapes& shapes, const ArrayShape& shape, const std::f
   for (const auto& count : shape.counts) plan.counts.push_back({count.low, count.high});
   if (!shape.counts.empty() || !shape.some.empty()) {
     for (const int64_t limit : {plan.min, plan.max == kUnbounded ? 0 : plan.max}) {
-      if (limit > 1000) shapes.fail(keyword, "its conditions on single items stand together with minItems or maxItems above 1,000");
+      if (limit > 1000)
+        shapes.fail(keyword, "its conditions on single items stand together with minItems or maxItems above 1,000");
     }
   }
   std::set<int64_t> borders{0};

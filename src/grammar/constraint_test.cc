@@ -101,6 +101,15 @@ TEST(Schema, RefusalsNameKeywordAndPath) {
   EXPECT_NE(refusal(R"({"allOf":[{"type":"string"},{"type":"null"}]})").find("no value"), std::string::npos);
   EXPECT_NE(refusal(R"({"type":"string","format":"idn-email"})").find("'format' at #"), std::string::npos);
   EXPECT_NE(refusal(R"({"$schema":"http://a.b/own"})").find("'$schema'"), std::string::npos);
+  // What leads to conditions on single items is named, and `contains` only where it is.
+  EXPECT_NE(refusal(R"({"type":"array","minItems":2000,"not":{"prefixItems":[{"type":"null"}]}})")
+                .find("'prefixItems' (first at #/not)"),
+            std::string::npos)
+      << refusal(R"({"type":"array","minItems":2000,"not":{"prefixItems":[{"type":"null"}]}})");
+  EXPECT_NE(refusal(R"({"contains":{"type":"null"},"minItems":2000})").find("'contains' (first at #)"), std::string::npos);
+  EXPECT_NE(refusal(R"({"items":[{}],"prefixItems":[{"type":"null"}]})").find("'items' at #"), std::string::npos);
+  const std::string hard = refusal(R"({"type":"string","minLength":9000,"pattern":"^(a|é|.{1,3}z)*$"})");
+  EXPECT_TRUE(hard.find("'properties'") == std::string::npos && hard.find("patterns and bounds") != std::string::npos) << hard;
 }
 
 TEST(Schema, HostileInputEndsInTime) {
@@ -286,7 +295,8 @@ TEST(Constraint, AnAnswerOfAnyLengthHasRoom) {
 
 // A set that is left off and taken up again is the set that is worked out at once.
 TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
-  const auto constraint = schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
+  const auto constraint =
+      schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
   const auto vocabulary = byte_vocabulary();
   std::vector<uint32_t> words(vocabulary->num_words()), whole(words);
   auto pieces = constraint->start({0}), at_once = constraint->start({0});
@@ -309,7 +319,8 @@ TEST(Schema, EqualChoicesOfRecursiveDefinitionsAreOneValue) {
   constexpr int kDefs = 150;
   for (int i = 0; i < kDefs; ++i) all += fmt::format(R"({}{{"$ref":"#/$defs/d{}"}})", i ? "," : "", i);
   for (int i = 0; i < kDefs; ++i)
-    defs += fmt::format(R"({}"d{}":{{"properties":{{"p{}":{{"type":"integer"}},"kid":{{"anyOf":[{}]}}}}}})", i ? "," : "", i, i, all);
+    defs +=
+        fmt::format(R"({}"d{}":{{"properties":{{"p{}":{{"type":"integer"}},"kid":{{"anyOf":[{}]}}}}}})", i ? "," : "", i, i, all);
   const auto json = *Json::parse(R"({"$ref":"#/$defs/d0","type":"object","$defs":{)" + defs + "}}");
   const auto constraint = compile_json_schema(byte_vocabulary(), json, {}, {.regex = {.max_nodes = 60'000}});
   ASSERT_TRUE(constraint) << constraint.error().message;

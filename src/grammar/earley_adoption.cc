@@ -4,7 +4,8 @@
 
 namespace deepinfer {
 
-Earley::Adoption::Adoption(const Earley& from, const Lexer& from_lexer, Earley& to, Lexer& to_lexer, RegexTranslation& translation)
+Earley::Adoption::Adoption(const Earley& from, const Lexer& from_lexer, Earley& to, Lexer& to_lexer,
+                           RegexTranslation& translation)
     : from_(from), from_lexer_(from_lexer), to_(to), to_lexer_(to_lexer), translation_(translation) {}
 
 RowId Earley::Adoption::operator()(RowId row) {

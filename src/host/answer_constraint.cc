@@ -34,8 +34,8 @@ const Json& enforced_schema(const ResponseFormat& format) {
 
 bool needs_form(const Conversation& chat) {
   const auto strict = [](const ToolDefinition& tool) { return tool.strict.value_or(false); };
-  return chat.tool_choice == ToolChoice::kRequired || chat.format.kind != Format::kText || chat.max_calls > 0 || chat.only_listed ||
-         std::any_of(chat.tools.begin(), chat.tools.end(), strict);
+  return chat.tool_choice == ToolChoice::kRequired || chat.format.kind != Format::kText || chat.max_calls > 0 ||
+         chat.only_listed || std::any_of(chat.tools.begin(), chat.tools.end(), strict);
 }
 
 }  // namespace

@@ -154,6 +154,27 @@ TEST(ToolCalls, AutoMayAnswerOrCall) {
   EXPECT_FALSE(*tool_call_form(chat));
 }
 
+TEST(ToolCalls, AsManyCallsAsAreAllowedAndOfThoseTools) {
+  const auto call = [](const std::string& name) { return "<｜DSML｜ invoke name=\"" + name + "\">\n\n</｜DSML｜ invoke>\n"; };
+  const std::string open = "<｜DSML｜ calls>\n", close = "</｜DSML｜ calls>";
+  Conversation chat = conversation({tool("f", "", false), tool("g", "", false)}, ToolChoice::kAuto, false);
+  for (const int64_t most : {1, 2, 5}) {
+    chat.max_calls = most;
+    const auto constraint = compiled(chat);
+    std::string calls;
+    for (int64_t i = 1; i <= most + 1; ++i) {
+      calls += call(i % 2 ? "f" : "g");
+      EXPECT_EQ(constraint->matches("So.\n\n" + open + calls + close), i <= most) << most << " " << i;
+    }
+    EXPECT_TRUE(constraint->matches("No call."));
+  }
+  chat.max_calls = 0;
+  EXPECT_FALSE(*tool_call_form(chat));
+  chat.only_listed = true;
+  EXPECT_TRUE(compiled(chat)->matches(open + call("g") + call("f") + call("g") + close));
+  EXPECT_FALSE(compiled(chat)->matches(open + call("h") + close));
+}
+
 TEST(ToolCalls, WhatCannotBeEnforcedIsRefusedOnlyWhereItWasPromised) {
   constexpr const char* kBack = R"({"type":"object","properties":{"x":{"type":"string","pattern":"(a)\\1"}}})";
   Conversation chat = conversation({tool("f", kBack)}, ToolChoice::kRequired, false);

@@ -75,7 +75,8 @@ ConstraintResult Constraints::of_tools(const ToolCallForm& form) {
     entry.push_back(tool.strict);
     tools.push_back(std::move(entry));
   }
-  std::string key = fmt::format("tools {:d}{:d}{:d}{} {}", form.required, form.opened, form.thinking, form.max_calls, tools.dump());
+  std::string key =
+      fmt::format("tools {:d}{:d}{:d}{} {}", form.required, form.opened, form.thinking, form.max_calls, tools.dump());
   if (form.schema) key += " schema " + form.schema->dump();
   if (form.regex) key += " regex " + *form.regex;
   return find(std::move(key), [&] { return compile_tool_calls(vocabulary(true), form); });

@@ -62,7 +62,7 @@ struct ToolDefinition {
   std::optional<Json> parameters;  // JSON Schema, key order kept
   std::optional<bool> strict;
   std::optional<Json> enforced;  // what arguments are held to, where that is more than the `parameters` of the prompt
-  bool deferred = false;  // announced later by a system message, not shown at the top
+  bool deferred = false;         // announced later by a system message, not shown at the top
 };
 
 enum class Role { kSystem, kUser, kAssistant, kTool, kReminder };

@@ -155,6 +155,21 @@ std::vector<std::string> cut(const std::string& text, const std::vector<uint8_t>
   return records;
 }
 
+// An answer that is held to a form arrives as it was made; the marks of calls and stop strings keep their meaning.
+TEST(OutputParser, NothingOfAFormedAnswerIsDropped) {
+  ParseOptions options;
+  options.exact = true;
+  options.start = ParseStart::kReasoning;
+  EXPECT_EQ(parse(options, {"Hm.</think>", "\n\"a</th", "ink>b\""}), (Answer{"Hm.", "\n\"a</think>b\"", {}, ""}));
+  options.start = ParseStart::kPlain;
+  options.tool_calls = true;
+  options.stop = {"END"};
+  const Answer called = parse(options, {"\n{\"x\": \"</think>\"}" + kCall});
+  EXPECT_EQ(called.content, "\n{\"x\": \"</think>\"}");
+  EXPECT_EQ(called.calls.size(), 1u);
+  EXPECT_EQ(parse(options, {"</think>END?"}), (Answer{"", "</think>", {}, "END"}));
+}
+
 TEST(OutputParser, AnySplitGivesTheSameAnswer) {
   rc::check("records do not change the answer", [] {
     ParseOptions options;

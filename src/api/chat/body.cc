@@ -155,7 +155,8 @@ Status read_allowed_tools(const Json& json, ChatToolChoice& choice) {
   };
   const auto read_tools = [&](const Json& list) {
     return read_list(list, [&](const Json& item) {
-      return decode_struct(item, "ChatCompletionAllowedTool", {required_tag("type", kFunctionOnly), required("function", read_name)});
+      return decode_struct(item, "ChatCompletionAllowedTool",
+                           {required_tag("type", kFunctionOnly), required("function", read_name)});
     });
   };
   DI_CHECK_OK(decode_struct(
@@ -240,29 +241,30 @@ Result<ChatBody> decode_chat_body(const Json& json, const ProfileRules& rules) {
       rules.max_completion_tokens ? into(body.max_completion_tokens, read_u32) : FieldReader(ignore);
   const FieldReader read_parallel = rules.limits_calls ? into(body.parallel_tool_calls, read_bool) : FieldReader(ignore);
   const FieldReader read_bias = rules.honours_sampling ? into(body.logit_bias, read_logit_bias) : FieldReader(ignore);
-  DI_CHECK_OK(decode_struct(json, "ChatCompletionRequest",
-                            {required("messages", read_messages),
-                             required("model", into(body.model, read_string)),
-                             optional("thinking", into(body.thinking, read_thinking)),
-                             optional("reasoning_effort", read_effort),
-                             optional("max_tokens", into(body.max_tokens, read_u32)),
-                             optional("max_completion_tokens", read_completion_limit),
-                             optional("temperature", into(body.temperature, read_f32)),
-                             optional("top_p", into(body.top_p, read_f32)),
-                             optional("frequency_penalty", into(body.frequency_penalty, read_f32)),
-                             optional("presence_penalty", into(body.presence_penalty, read_f32)),
-                             optional("n", into(body.num_answers, read_u8)),
-                             optional("logit_bias", read_bias),
-                             optional("seed", into(body.seed, read_u64)),
-                             optional("stop", [&](const Json& value) { return read_stop(value, body); }),
-                             optional("stream", into(body.stream, read_bool)),
-                             optional("stream_options", [&](const Json& value) { return read_stream_options(value, body); }),
-                             optional("tools", read_tools),
-                             optional("tool_choice", [&](const Json& value) { return read_tool_choice(value, body.tool_choice.emplace(), rules); }),
-                             optional("parallel_tool_calls", read_parallel),
-                             optional("response_format", [&](const Json& value) { return read_format(value, rules, body); }),
-                             optional("logprobs", into(body.logprobs, read_bool)),
-                             optional("top_logprobs", into(body.top_logprobs, read_u8))}));
+  DI_CHECK_OK(decode_struct(
+      json, "ChatCompletionRequest",
+      {required("messages", read_messages),
+       required("model", into(body.model, read_string)),
+       optional("thinking", into(body.thinking, read_thinking)),
+       optional("reasoning_effort", read_effort),
+       optional("max_tokens", into(body.max_tokens, read_u32)),
+       optional("max_completion_tokens", read_completion_limit),
+       optional("temperature", into(body.temperature, read_f32)),
+       optional("top_p", into(body.top_p, read_f32)),
+       optional("frequency_penalty", into(body.frequency_penalty, read_f32)),
+       optional("presence_penalty", into(body.presence_penalty, read_f32)),
+       optional("n", into(body.num_answers, read_u8)),
+       optional("logit_bias", read_bias),
+       optional("seed", into(body.seed, read_u64)),
+       optional("stop", [&](const Json& value) { return read_stop(value, body); }),
+       optional("stream", into(body.stream, read_bool)),
+       optional("stream_options", [&](const Json& value) { return read_stream_options(value, body); }),
+       optional("tools", read_tools),
+       optional("tool_choice", [&](const Json& value) { return read_tool_choice(value, body.tool_choice.emplace(), rules); }),
+       optional("parallel_tool_calls", read_parallel),
+       optional("response_format", [&](const Json& value) { return read_format(value, rules, body); }),
+       optional("logprobs", into(body.logprobs, read_bool)),
+       optional("top_logprobs", into(body.top_logprobs, read_u8))}));
   return body;
 }
 

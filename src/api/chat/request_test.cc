@@ -114,6 +114,47 @@ TEST(ChatRequest, OpenProfileIsASuperset) {
   EXPECT_TRUE(render_prompt(accepted(kHead + required, open).conversation).text().ends_with("<think>"));
 }
 
+TEST(ChatRequest, CallsMayBeLimitedInNumberAndName) {
+  const std::string tools =
+      kHead + R"(, "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}])";
+  const std::string one = R"(, "parallel_tool_calls": false)";
+  const auto allow = [](const std::string& name) {
+    return R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": ")" +
+           name + R"("}}]}})";
+  };
+  EXPECT_EQ(accepted(tools + one + "}").conversation.max_calls, 0) << "official ignores it";
+  EXPECT_NE(error_of(tools + allow("g") + "}"), "");
+  const ApiOptions open = options(Profile::kOpen);
+  EXPECT_EQ(accepted(tools + one + "}", open).conversation.max_calls, 1);
+  EXPECT_EQ(accepted(tools + R"(, "parallel_tool_calls": true})", open).conversation.max_calls, 0);
+  const Conversation chat = accepted(tools + allow("g") + "}", open).conversation;
+  ASSERT_EQ(chat.tools.size(), 1u);
+  EXPECT_EQ(chat.tools[0].name, "g");
+  EXPECT_TRUE(chat.only_listed);
+  EXPECT_EQ(chat.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(error_of(tools + allow("h") + "}", open),
+            "Invalid value for 'tool_choice': no tool named 'h' was specified in 'tools'.");
+}
+
+// Nested models of the OpenAI client: the prompt shows the recipe's normal form, the answer is held to all of the schema.
+TEST(ChatRequest, StrictSchemasAreEnforcedWhole) {
+  const std::string schema =
+      R"({"type": "object", "$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}},)"
+      R"( "properties": {"p": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}, "s": {"type": "string", "minLength": 2}}})";
+  const std::string body =
+      kHead + R"(, "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": )" + schema + "}}]}";
+  EXPECT_NE(error_of(body), "") << "official refuses a $ref among anyOf";
+  const ToolDefinition tool = accepted(body, options(Profile::kOpen)).conversation.tools.at(0);
+  EXPECT_EQ(tool.parameters->dump(),
+            R"({"type":"object","properties":{"p":{"anyOf":[{"$ref":"#/$defs/P"},{"type":"null"}]},"s":{"type":"string"}},)"
+            R"("additionalProperties":false,"required":["p","s"]})");
+  ASSERT_TRUE(tool.enforced);
+  EXPECT_EQ(tool.enforced->at("$defs").at("P").dump(),
+            R"({"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false,"required":["n"]})");
+  EXPECT_EQ(tool.enforced->at("properties").at("s").dump(), R"({"type":"string","minLength":2})");
+  EXPECT_EQ(tool.enforced->at("required").dump(), R"(["p","s"])");
+}
+
 TEST(ChatRequest, AnyBytesGiveARequestOrAnError) {
   const std::string body =
       kHead +

@@ -203,7 +203,7 @@ Status read_choice(const Json& json, MessagesBody& body) {
   size_t kind = 0;
   DI_CHECK_OK(read_tag(json, "MessagesToolChoice", "type", kinds, kind));
   body.any_tool = kind == 1;
-  DI_CHECK_OK(decode_struct(json, "MessagesToolChoice", {optional("disable_parallel_tool_use", into(body.one_call, read_bool))}));
+  body.one_call = json.at("disable_parallel_tool_use");
   if (kind == 3) body.choice = ToolChoice::kNone;
   if (kind != 2) return {};
   body.choice = ToolChoice::kRequired;

@@ -65,7 +65,7 @@ struct MessagesBody {
   std::vector<MessagesTool> tools;
   ToolChoice choice = ToolChoice::kAuto;
   bool any_tool = false;              // choice `any`, which profile official reads as auto
-  std::optional<bool> one_call;  // disable_parallel_tool_use
+  Json one_call;                      // disable_parallel_tool_use, read in profile open only
   std::optional<std::string> chosen;  // a named tool
   std::optional<Json> format;         // output_config.format, which profile official ignores
   std::optional<std::string> user_id;

@@ -58,7 +58,10 @@ Status settle_structure(MessagesBody& body, std::vector<ToolDefinition>& tools, 
     return {};
   }
   if (body.any_tool) body.choice = ToolChoice::kRequired;
-  DI_CHECK_OK(limit_calls(chat, body.one_call ? std::optional(!*body.one_call) : std::nullopt, std::nullopt));
+  if (!body.one_call.is_null()) {
+    if (!body.one_call.is_bool()) return invalid_argument("tool_choice.disable_parallel_tool_use: expected a boolean");
+    DI_CHECK_OK(limit_calls(chat, !body.one_call.as_bool(), std::nullopt));
+  }
   if (!body.format || body.format->is_null()) return {};
   const Json* type = body.format->find("type");
   const Json* schema = body.format->find("schema");

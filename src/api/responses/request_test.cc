@@ -61,6 +61,24 @@ TEST(ResponsesRequest, OpenProfileContinuesAStoredResponse) {
   EXPECT_FALSE(official->store);
 }
 
+TEST(ResponsesRequest, CallsMayBeLimitedInNumberAndName) {
+  ApiOptions options;
+  options.models = {"m"};
+  const std::string body =
+      R"({"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "parameters": {}}, {"type": "function", "name": "g", "parameters": {}}],)"
+      R"( "max_tool_calls": 3, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}})";
+  const auto official = parse_responses_request(body, options);
+  ASSERT_TRUE(official) << official.error().message;
+  EXPECT_EQ(official->chat.conversation.tools.size(), 2u);
+  options.profile = Profile::kOpen;
+  const auto open = parse_responses_request(body, options);
+  ASSERT_TRUE(open) << open.error().message;
+  EXPECT_EQ(open->chat.conversation.tools.size(), 1u);
+  EXPECT_TRUE(open->chat.conversation.only_listed);
+  EXPECT_EQ(open->chat.conversation.max_calls, 3);
+  EXPECT_EQ(open->echo.max_tool_calls.dump(), "3");
+}
+
 TEST(ResponsesRequest, AnyBytesGiveARequestOrAnError) {
   const std::string text =
       R"({"model": "m", "instructions": "i", "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
