@@ -128,7 +128,9 @@ def claude_code_repairs_a_program():
                    {'match': '528', 'text': 'Wrong string.</think>' + calls(('Edit', edit))},
                    {'match': '417', 'text': 'A constant.</think>I repair it.' + calls(('Edit', {**edit, 'old_string': 'return 714'}))},
                    {'match': '907', 'text': '{"isNewTopic": true, "title": "Repair"}'},
-                   {'text': 'Look first.</think>I look at the file.' + calls(('Read', {'file_path': file}), ('Bash', {'command': 'ls', 'timeout': 1}))})
+                   {'match': 'Plan updated', 'text': 'The file.</think>' + calls(('shell', {'command': ['cat', 'total.py']}))},
+                  # Codex sends parallel_tool_calls false: of the two calls, one is made.
+                  {'text': 'Look first.</think>I look at the file.' + calls(('Read', {'file_path': file}), ('Bash', {'command': 'ls', 'timeout': 1}))})
     with Server(model=model) as server:
         # Side requests: a title by the small model, without thinking; the size of the first prompt.
         title = claude_message(server_sent(server, '/v1/messages?beta=true', claude_body(
@@ -220,6 +222,8 @@ def codex_model():
                   {'match': '639 checks', 'text': 'It works.</think>Repaired.'},
                   {'match': '851', 'text': 'Now the checks.</think>' + calls(('shell', {'command': [sys.executable, 'total.py'], 'timeout_ms': 5000}))},
                   {'match': '417', 'text': 'A constant.</think>I repair it.' + calls(('apply_patch', {'input': PATCH}))},
+                  {'match': 'Plan updated', 'text': 'The file.</think>' + calls(('shell', {'command': ['cat', 'total.py']}))},
+                  # Codex sends parallel_tool_calls false: of the two calls, one is made.
                   {'text': 'Look first.</think>I look at the file.' + calls(('update_plan', {'plan': plan}), ('shell', {'command': ['cat', 'total.py']}))})
 
 
@@ -251,7 +255,7 @@ def codex_repairs_a_program():
         with Server(model=codex_model()) as server:
             text, kinds, sizes = codex_loop(folder, server, by_id)
             assert text == 'Repaired.' and shell(folder, sys.executable, 'total.py')[0] == 0
-            assert kinds == ['reasoning', 'message', 'update_plan', 'shell', 'reasoning', 'message', 'apply_patch',
+            assert kinds == ['reasoning', 'message', 'update_plan', 'reasoning', 'shell', 'reasoning', 'message', 'apply_patch',
                              'reasoning', 'shell', 'reasoning', 'message'], kinds
             assert sizes == sorted(set(sizes)), sizes
             server.settles()

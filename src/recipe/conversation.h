@@ -61,8 +61,8 @@ struct ToolDefinition {
   std::optional<std::string> description;
   std::optional<Json> parameters;  // JSON Schema, key order kept
   std::optional<bool> strict;
-  std::optional<Json> enforced;  // what arguments are held to, where that is more than the `parameters` of the prompt
   bool deferred = false;         // announced later by a system message, not shown at the top
+  std::optional<Json> enforced;  // what arguments are held to, where that is more than the `parameters` of the prompt
 };
 
 enum class Role { kSystem, kUser, kAssistant, kTool, kReminder };

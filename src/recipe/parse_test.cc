@@ -166,7 +166,7 @@ TEST(OutputParser, NothingOfAFormedAnswerIsDropped) {
   options.stop = {"END"};
   const Answer called = parse(options, {"\n{\"x\": \"</think>\"}" + kCall});
   EXPECT_EQ(called.content, "\n{\"x\": \"</think>\"}");
-  EXPECT_EQ(called.calls.size(), 1u);
+  EXPECT_EQ(called.calls.size(), 2u);
   EXPECT_EQ(parse(options, {"</think>END?"}), (Answer{"", "</think>", {}, "END"}));
 }
 

@@ -65,7 +65,7 @@ TEST(ResponsesRequest, CallsMayBeLimitedInNumberAndName) {
   ApiOptions options;
   options.models = {"m"};
   const std::string body =
-      R"({"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "parameters": {}}, {"type": "function", "name": "g", "parameters": {}}],)"
+      R"({"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}, {"type": "function", "name": "g", "parameters": {"type": "object"}}],)"
       R"( "max_tool_calls": 3, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}})";
   const auto official = parse_responses_request(body, options);
   ASSERT_TRUE(official) << official.error().message;
