@@ -8,6 +8,7 @@ import os
 import random
 import re
 
+import anthropic
 import jsonschema
 import openai
 import pydantic
@@ -275,6 +276,9 @@ def messages_any_named_strict_and_format():
             formed = api.messages.create(**ask, output_config={'format': {'type': 'json_schema', 'schema': schema}})
             if formed.stop_reason == 'end_turn':
                 jsonschema.validate(json.loads(formed.content[0].text), schema)
+        begun = {**ask, 'messages': [*ASK, {'role': 'assistant', 'content': '{"kind"'}]}
+        error = raises(anthropic.BadRequestError, api.messages.create, **begun, output_config={'format': {'type': 'json_schema', 'schema': schema}})
+        assert 'prefill' in str(error), error
         assert ended > 0, ended
 
 

@@ -91,11 +91,11 @@ void Automaton::adopt(const Automaton& from, size_t num_shared, std::span<Gramma
 
 // Looks at the clock and the room where something was built, and now and then.
 bool Automaton::leaves_off() {
-  constexpr uint32_t kTicks = 256;
+  constexpr uint32_t kTicks = 256, kBuilt = 8;
   const size_t built = lexer_.num_tables() + earley_.num_rows();
-  if (built == work_.built && ++work_.ticks % kTicks != 0) return false;
+  if (built < work_.built + kBuilt && ++work_.ticks % kTicks != 0) return false;
   if (bytes() > max_bytes_) lexer_.arena().exhaust();
-  if (exhausted()) return true;
+  if (lexer_.arena().spent()) return true;
   const int64_t now = MaskDeadline::now_us();
   if (work_.fresh_us == 0 && built != work_.built) work_.fresh_us = now;
   work_.built = built;
@@ -120,7 +120,7 @@ bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const
       }
     }
   }
-  return !exhausted();
+  return !lexer_.arena().spent();
 }
 
 std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {

@@ -85,7 +85,7 @@ class ConstraintMask final : public TokenMask {
     const size_t num_words = automaton_.vocabulary().num_words();
     const bool ready = automaton_.mask(now.state, words.first(num_words), deadline);
     left_us_ = arena.stop_clock();
-    if (arena.exhausted()) return MaskFill::kFailed;
+    if (arena.spent()) return MaskFill::kFailed;
     if (!ready) return MaskFill::kUnfinished;
     filling_ = false;
     for (uint32_t& word : words.subspan(num_words)) word = 0;

@@ -296,6 +296,19 @@ TEST(Constraint, AnAnswerOfAnyLengthHasRoom) {
   EXPECT_TRUE(mask->complete());
 }
 
+// A search whether anything is left that finds no answer blocks what it asked about, and nothing else.
+TEST(Constraint, AnUnansweredSearchEndsNoAnswer) {
+  const auto constraint = schema(R"({"type":"string","format":"hostname"})");
+  auto mask = constraint->start({0});
+  std::vector<uint32_t> words(byte_vocabulary()->num_words());
+  for (const char c : std::string_view("\"h0stn4me-9.example\"")) {
+    ASSERT_EQ(mask->fill(words), MaskFill::kReady) << c;
+    ASSERT_TRUE(words[static_cast<size_t>(c) / 32] >> (c % 32) & 1) << c;
+    ASSERT_TRUE(mask->accept(c));
+  }
+  EXPECT_TRUE(mask->complete());
+}
+
 // A set that is left off and taken up again is the set that is worked out at once.
 TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
   const auto constraint =

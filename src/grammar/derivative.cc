@@ -210,7 +210,8 @@ bool RegexArena::search_alive(Rx start) {
     }
   }
   if (!open.empty()) {
-    exhausted_ = true;
+    gave_up_ = true;
+    nodes_[start].alive = Alive::kNo;  // not asked again, which would take as long
     return false;
   }
   for (const auto& [rx, up] : parent) nodes_[rx].alive = Alive::kNo;

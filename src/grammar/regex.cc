@@ -45,6 +45,8 @@ size_t RegexArena::bytes() const {
 }
 
 void RegexArena::forget_edges() {
+  constexpr size_t kFew = 50'000;
+  if (edges_.size() < kFew) return;
   Edges().swap(edges_);
   for (Node& node : nodes_) node.has_edges = false, node.num_edges = 0;
 }

@@ -94,10 +94,12 @@ class RegexArena {
     most_nodes_ = nodes_.size() + limits_.max_nodes;
     most_edges_ = edges_.size() + limits_.max_edges;
   }
-  bool exhausted() const { return exhausted_; }
+  bool exhausted() const { return exhausted_ || gave_up_; }
+  // Exhausted otherwise than by a search of alive() without an answer, which is narrower than the language but no reason to stop.
+  bool spent() const { return exhausted_; }
   void exhaust() { exhausted_ = true; }
   size_t bytes() const;
-  // Forgets the edges, which are made again where they are needed.
+  // Forgets the edges, where there are many; they are made again where they are needed.
   void forget_edges();
 
  private:
@@ -147,7 +149,7 @@ class RegexArena {
   std::vector<uint32_t> args_;
   std::vector<Edge> edges_;
   std::vector<uint32_t> buckets_;
-  bool exhausted_ = false;
+  bool exhausted_ = false, gave_up_ = false;
   int64_t deadline_us_ = 0;  // of the thread's processor time; 0 = no limit
   uint32_t ticks_ = 0;
 };

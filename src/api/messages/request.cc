@@ -68,6 +68,11 @@ Status settle_structure(MessagesBody& body, std::vector<ToolDefinition>& tools, 
   if (!type || !type->is_string() || type->as_string() != "json_schema" || !schema) {
     return invalid_argument("output_config.format: expected {\"type\": \"json_schema\", \"schema\": {...}}");
   }
+  // As the public service does: an answer does not go on with such a message, so it could not be of the form together with it.
+  if (!chat.messages.empty() && chat.messages.back().role == Role::kAssistant) {
+    return invalid_argument(
+        "output_config.format cannot be used while the last message is the assistant's (prefill): leave one out");
+  }
   chat.format.kind = ResponseFormat::Kind::kJsonSchema;
   chat.format.schema = *schema;
   return check_response_schema(chat.format, false, profile_rules(options.profile));
