@@ -18,7 +18,7 @@ AskOptions chat_ask_options(const ChatRequest& request) {
   options.frequency_penalty = request.frequency_penalty;
   options.presence_penalty = request.presence_penalty;
   options.logit_bias = request.logit_bias;
-  options.grammar = request.grammar;
+  if (!request.grammar.empty()) options.grammar = request.grammar;
   set_foreign(request.foreign, options);
   if (request.logprobs) options.num_logprobs = request.top_logprobs.value_or(0);
   return options;
