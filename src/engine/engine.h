@@ -62,6 +62,7 @@ struct EngineOptions {
   int32_t keep_tokens = 0;                         // R of the decoder replay; 0 = the model's window
   bool prefix_cache = true;                        // reuse what earlier requests computed
   int64_t snapshot_bytes = kDefaultSnapshotBytes;  // host memory for the state at page borders
+  StoreTierOptions store;                          // pages on a disk; without a disk: none
   const Clock* clock = nullptr;                    // for deadlines and progress(); none = neither. Must outlive the engine
   SpeculationOptions speculation;
   // Called by the engine's thread when the events of a step have been delivered, so that a consumer is woken once a step
@@ -91,7 +92,7 @@ inline constexpr size_t kNumStepKinds = 3;
 const char* step_kind_name(StepKind kind);
 
 struct StepTimes {
-  int64_t steps = 0;
+  int64_t steps = 0, rows = 0;
   int64_t us = 0;  // from the forward pass to the drawn tokens
 };
 
@@ -106,6 +107,7 @@ struct EngineStats {
   int32_t pages = 0, free_pages = 0, leased_pages = 0, cached_pages = 0;
   int64_t preempted = 0;  // times a running request gave its pages up
   PrefixStats prefix;
+  StoreTierStats store;
   SpeculationStats speculation;
 };
 
@@ -121,7 +123,7 @@ class Engine final : public TokenService {
   void cancel(RequestId id) override;
   void finish(RequestId id, int64_t last_index) override;
 
-  // One turn of the loop; false when there was nothing to do.
+  // One turn of the loop; false when there was nothing to do. True while the store is read and nothing else is to do.
   bool step();
   // Runs step() on a thread of its own until stop().
   void start();

@@ -46,8 +46,9 @@ bool Engine::Loop::turn() {
   if (running_.empty()) {
     worked |= retire();  // an admission may have failed
     idle_since_us_ = 0;
+    cache_->settle_all();
     publish(Status(), false);
-    return worked;
+    return worked || loading_;
   }
   grow();
   const int64_t grown_us = step_clock_.now_us();
@@ -64,6 +65,7 @@ bool Engine::Loop::turn() {
     fail_running(status.error());
   }
   retire();
+  cache_->settle(waited_, status.ok());
   publish(status, true);
   return true;
 }
@@ -181,7 +183,8 @@ Status Engine::Loop::run() {
     }
   }
   // Also after a failure: slots and pages are given back only when nothing can touch them any more.
-  const Status done = device_.wait(device_.record());
+  waited_ = device_.record();
+  const Status done = device_.wait(waited_);
   note_times(begin_us, step_clock_.now_us());
   return status ? done : status;
 }
@@ -198,6 +201,7 @@ void Engine::Loop::note_times(int64_t begin_us, int64_t end_us) {
                                                                                   : StepKind::kMixed;
   StepTimes& times = counts_.times[static_cast<size_t>(kind)];
   ++times.steps;
+  times.rows += plan_.num_rows();
   times.us += step_us_;
 }
 

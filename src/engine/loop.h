@@ -58,6 +58,7 @@ class Engine::Loop {
   void wait_for_slot(std::unique_ptr<Sequence> sequence);
   void admit();
   int64_t pages_to_reserve() const;
+  double us_per_prompt_token() const;
   Opening open(Sequence& sequence);
   void grow();
   void preempt(size_t index);
@@ -93,6 +94,7 @@ class Engine::Loop {
   std::thread thread_;
 
   WaitingQueue waiting_;
+  bool loading_ = false;  // one of them waits for the store
   int64_t waiting_deadline_us_ = std::numeric_limits<int64_t>::max();  // no earlier one waits
   std::vector<std::unique_ptr<Sequence>> running_;                     // by admission
   TokenAccounts accounts_;
@@ -105,6 +107,7 @@ class Engine::Loop {
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
   int64_t step_us_ = 0;
+  Ticket waited_ = 0;  // the device has run everything up to here
   int64_t idle_since_us_ = 0;  // end of the last step while there is work; 0 = there was none
   std::vector<std::unique_ptr<Sequence>> ended_;
   StepPlan plan_;
