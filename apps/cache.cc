@@ -30,8 +30,9 @@ std::string in_words(const Json& why) {
   const auto number = [&](const char* name) { return why.at(name).is_number() ? why.at(name).number_text() : "?"; };
   const auto text = [&](const char* name) { return why.at(name).is_string() ? why.at(name).as_string() : ""; };
   std::string out = line("request", text("request_id"));
-  out += line("served", fmt::format("{} of {} prompt tokens from the cache, {} of them run again", number("cached_tokens"),
-                                    number("prompt_tokens"), number("replayed_tokens")));
+  out += line("served",
+              fmt::format("{} of {} prompt tokens from the cache, {} of them from the store, {} run again",
+                          number("cached_tokens"), number("prompt_tokens"), number("loaded_tokens"), number("replayed_tokens")));
   std::string reason = text("reason");
   const bool changed = why.find("first_different") != nullptr;
   if (changed) reason += fmt::format(": token {} is the first that differs", number("first_different"));

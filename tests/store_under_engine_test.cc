@@ -1,5 +1,5 @@
-// The store on a disk under the engine: what one process left serves the next one with the bytes of a cold engine, in every replay
-// mode and from every state of the disk; nobody waits for a disk that does not answer (oracle_rules.md R2, R8, R9).
+// The store on a disk under the engine: what one process left serves the next one with the bytes of a cold engine, in every
+// replay mode and from every state of the disk; nobody waits for a disk that does not answer (oracle_rules.md R2, R8, R9).
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -36,7 +36,8 @@ class Life {
     Served out;
     const EventHandler record = seen_.handler();
     const RequestId id = submit_patiently(*engine_, request, [&](const Event& event) {
-      if (event.finish != FinishReason::kNone) out.usage = event.usage, out.verdict = event.report->prefix.value_or(PrefixVerdict());
+      if (event.finish != FinishReason::kNone)
+        out.usage = event.usage, out.verdict = event.report->prefix.value_or(PrefixVerdict());
       record(event);
     });
     run_until_idle(*engine_);

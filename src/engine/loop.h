@@ -94,7 +94,7 @@ class Engine::Loop {
   std::thread thread_;
 
   WaitingQueue waiting_;
-  bool loading_ = false;  // one of them waits for the store
+  bool loading_ = false;                                               // one of them waits for the store
   int64_t waiting_deadline_us_ = std::numeric_limits<int64_t>::max();  // no earlier one waits
   std::vector<std::unique_ptr<Sequence>> running_;                     // by admission
   TokenAccounts accounts_;
@@ -107,7 +107,7 @@ class Engine::Loop {
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
   int64_t step_us_ = 0;
-  Ticket waited_ = 0;  // the device has run everything up to here
+  Ticket waited_ = 0;          // the device has run everything up to here
   int64_t idle_since_us_ = 0;  // end of the last step while there is work; 0 = there was none
   std::vector<std::unique_ptr<Sequence>> ended_;
   StepPlan plan_;

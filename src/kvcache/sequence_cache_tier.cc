@@ -55,7 +55,8 @@ std::shared_ptr<StoreLoad> SequenceCache::worth_loading(const SequenceContent& c
   load->tenant = out.tenant_tag;
   load->first = here, load->pages = there - here;
   load->keys = {key_before(here)};
-  load->keys.insert(load->keys.end(), keys.begin() + static_cast<std::ptrdiff_t>(here), keys.begin() + static_cast<std::ptrdiff_t>(there));
+  load->keys.insert(load->keys.end(), keys.begin() + static_cast<std::ptrdiff_t>(here),
+                    keys.begin() + static_cast<std::ptrdiff_t>(there));
   load->tokens = tokens_of(here, there - here);
   if (!snapshot) return load;
   const size_t page = page_at(with.begin);

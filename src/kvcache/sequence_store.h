@@ -90,7 +90,9 @@ class SequenceStore {
   void restore_snapshot(const SequenceLease& lease, const uint8_t* snapshot);
 
   // Enqueue the copy of one page, to or from host memory that stays untouched until it was waited for.
-  void download_page(int32_t page, uint8_t* out) { device_.download(out, page_at(page), static_cast<size_t>(layout_.page_bytes)); }
+  void download_page(int32_t page, uint8_t* out) {
+    device_.download(out, page_at(page), static_cast<size_t>(layout_.page_bytes));
+  }
   void upload_page(int32_t page, const uint8_t* from) {
     device_.upload(page_at(page), from, static_cast<size_t>(layout_.page_bytes));
   }

@@ -1,4 +1,5 @@
-// policy/store_load.h - whether pages of the store are worth reading, and how long a request waits for them (kv_cache.md, section 7).
+// policy/store_load.h - whether pages of the store are worth reading, and how long a request waits for them (kv_cache.md, section
+// 7).
 //
 // Both sides are measured: reading by the tier, computing by the engine's steps of prompts. What was not measured yet is
 // assumed to be worth trying, because that measures it.
@@ -10,11 +11,11 @@
 namespace deepinfer {
 
 struct StoreLoadCost {
-  int64_t bytes = 0;            // to read
-  double bytes_per_us = 0;      // of the tier; 0: unknown
-  int64_t saved_tokens = 0;     // that need not be computed then
-  double us_per_token = 0;      // of computing a prompt; 0: unknown
-  double fixed_us = 1'000;      // of a load of any size: two turns of the engine and a reader that wakes up
+  int64_t bytes = 0;         // to read
+  double bytes_per_us = 0;   // of the tier; 0: unknown
+  int64_t saved_tokens = 0;  // that need not be computed then
+  double us_per_token = 0;   // of computing a prompt; 0: unknown
+  double fixed_us = 1'000;   // of a load of any size: two turns of the engine and a reader that wakes up
 };
 
 inline bool load_pays(const StoreLoadCost& cost) {

@@ -52,7 +52,7 @@ Status KeyRing::load() {
     }
     if (words >> word && word != "-")  // sha256sum writes it behind the hash
       return invalid_argument(fmt::format("{}:{}: '{}' stands behind the hash; nothing is known there", path_, number, word));
-    if (!loaded.emplace(hash, KeyRecord{name}).second)
+    if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name)}).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));
   }
   by_hash_ = std::move(loaded);

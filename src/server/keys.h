@@ -22,7 +22,8 @@
 namespace deepinfer {
 
 struct KeyRecord {
-  std::string name;  // shown in logs, names the tenant
+  std::string name;    // shown in logs, names what is kept
+  std::string tenant;  // an HMAC under the key's hash: who has another key of that name elsewhere shares no cached page
 };
 
 class KeyRing {

@@ -88,7 +88,8 @@ void StoreTier::settle(Ticket waited, bool good) {
   // Once for what a step completed, and only a system call when the writer sleeps.
   if (pages || snapshots) ::sem_post(&wake_writer_);
   if (retired_.empty()) return;
-  const auto done = std::stable_partition(retired_.begin(), retired_.end(), [&](const auto& load) { return load->ticket > waited; });
+  const auto done =
+      std::stable_partition(retired_.begin(), retired_.end(), [&](const auto& load) { return load->ticket > waited; });
   {
     const std::lock_guard lock(mutex_);
     trash_.insert(trash_.end(), std::make_move_iterator(done), std::make_move_iterator(retired_.end()));
@@ -224,7 +225,8 @@ void StoreTier::read_item(StoreLoad& load, size_t item) {
 
 void StoreTier::measure(const StoreLoad& load) {
   if (load.cut.load() < load.pages || load.abandoned.load()) return;
-  const int64_t bytes = load_bytes(load.pages, load.border > 0), us = std::max<int64_t>(1, clock_.now_us() - load.begun_us.load());
+  const int64_t bytes = load_bytes(load.pages, load.border > 0),
+                us = std::max<int64_t>(1, clock_.now_us() - load.begun_us.load());
   const double rate = static_cast<double>(bytes) / static_cast<double>(us), known = bytes_per_us_.load();
   if (bytes < kMeasuredBytes && rate < known) return;
   bytes_per_us_.store(known == 0 ? rate : known + kNewestShare * (rate - known));

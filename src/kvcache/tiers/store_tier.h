@@ -50,9 +50,9 @@ struct StoreTierOptions {
 struct StoreTierStats {
   bool on = false;
   int64_t loads = 0, loaded_pages = 0, loaded_snapshots = 0;
-  int64_t late = 0, lost = 0;               // loads that ended by their deadline; records that could not be stored
-  int64_t dropped = 0;                      // records without a free slot
-  double read_bytes_per_us = 0;             // measured; 0: not yet
+  int64_t late = 0, lost = 0;    // loads that ended by their deadline; records that could not be stored
+  int64_t dropped = 0;           // records without a free slot
+  double read_bytes_per_us = 0;  // measured; 0: not yet
   SegmentStoreStats segments;
 };
 
