@@ -3,6 +3,7 @@
 Last line `N passed, N failed`."""
 import contextlib
 import hashlib
+import json
 import os
 import random
 import re
@@ -164,6 +165,46 @@ def broken_folders_only_cost_hits():
 
 
 @case
+def looking_into_the_folder():
+    folder = fresh('looked')
+    with open(path('look.txt'), 'w') as file:
+        file.writelines(f'{name} {hashlib.sha256(name.encode()).hexdigest()}\n' for name in ('alice', 'bob'))
+    prompt = [{'role': 'user', 'content': story(12, 450)}]
+    with serve(folder, '--keys', path('look.txt')) as server:
+        for key in ('alice', 'bob'):
+            ask(server, prompt, {'authorization': 'Bearer ' + key})
+        stored(server, {'authorization': 'Bearer bob'})
+        done = run('cache', 'drop', '--store', folder)
+        assert done.returncode == 1 and b'being written by a server' in done.stderr, done
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=30)
+    rows = json.loads(run('cache', 'ls', '--store', folder, '--json').stdout)
+    assert {row['state'] for row in rows} == {'sealed'} and sum(row['pages'] for row in rows) > 10, rows
+    assert run('cache', 'ls', '--store', folder).stdout.count(b'.seg') == len(rows)
+    tenants = json.loads(run('cache', 'stat', '--store', folder, '--json').stdout)['tenants']
+    assert len(tenants) == 2, tenants
+    for words in (('cache', 'verify'), ('verify', 'cache')):
+        done = run(*words, '--store', folder)
+        assert done.returncode == 0 and b' 0 damaged' in done.stdout, done
+    assert run('cache', 'drop', '--store', folder, '--tenant', 'carol', '--keys', path('look.txt')).returncode == 1
+    assert run('cache', 'drop', '--store', folder, '--tenant', 'alice', '--keys', path('look.txt')).returncode == 0
+    assert len(json.loads(run('cache', 'stat', '--store', folder, '--json').stdout)['tenants']) == 1
+    with serve(folder, '--keys', path('look.txt')) as server:
+        hits = {key: ask(server, prompt, {'authorization': 'Bearer ' + key})[1]['cache_debug']['loaded_tokens'] for key in ('alice', 'bob')}
+        assert hits['alice'] == 0 and hits['bob'] > 0, hits
+    rows = json.loads(run('cache', 'ls', '--store', folder, '--json').stdout)
+    segment = os.path.join(folder, next(row['segment'] for row in rows if row['pages'] > 0))
+    with open(segment, 'r+b') as file:
+        file.seek(4096 + 700)
+        file.write(b'damage')
+    done = run('cache', 'verify', '--store', folder)
+    assert done.returncode == 1 and b' 1 damaged' in done.stdout, done
+    assert run('cache', 'drop', '--store', folder).returncode == 0
+    assert json.loads(run('cache', 'ls', '--store', folder, '--json').stdout) == []
+    assert run('cache', 'ls', '--store', path('nowhere')).returncode == 1 and run('cache', 'look').returncode == 2
+
+
+@case
 def where_it_is_and_how_large():
     cache = fresh('xdg')
     with Server('--store-size', '0.2', model=MODEL, env={'XDG_CACHE_HOME': cache}, store=None) as server:
@@ -178,7 +219,7 @@ def where_it_is_and_how_large():
     done = run('serve', '-m', MODEL, '--port', '0', '--store', fresh('tiny'), '--store-size', '0.00001')
     assert done.returncode == 2 and done.stderr.count(b'\n') == 1 and b'KV store' in done.stderr, done
     with Server('--store', 'off', model=MODEL) as server:
-        assert b'deepinfer_store' not in server.ask('GET', '/metrics')[2]
+        assert b'deepinfer_store_' not in server.ask('GET', '/metrics')[2]
 
 
 main()

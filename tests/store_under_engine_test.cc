@@ -58,7 +58,8 @@ class Life {
 const DateClock kDate;
 
 EngineOptions with_store(StoreDisk& disk, ReplayMode mode = ReplayMode::kDecoder) {
-  EngineOptions options{.context = 1024, .pages = 64, .replay = mode};
+  // Sizes of their own, also under the hostile preset: what is tested needs its snapshots.
+  EngineOptions options{.context = 1024, .pages = 64, .replay = mode, .snapshot_bytes = 64 << 20};
   options.store.disk = &disk;
   options.store.date = &kDate;
   options.store.folder = "/store";

@@ -48,7 +48,8 @@ std::string files_identity(const std::string& model) {
   const auto add = [&](const fs::path& file) {
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0) return;
-    lines.push_back(fmt::format("{} {} {}.{}", file.filename().string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec));
+    lines.push_back(
+        fmt::format("{} {} {}.{}", file.filename().string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec));
   };
   std::error_code status;
   if (fs::is_directory(path, status)) {
@@ -88,7 +89,8 @@ StoreTierOptions HostStore::options(const std::string& fingerprint) {
 }
 
 std::string HostStore::summary() const {
-  return fmt::format("KV store in {}, at most {:.1f} GB; --store off for none", folder_, static_cast<double>(limit_bytes_) / kGigabyte);
+  return fmt::format("KV store in {}, at most {:.1f} GB; --store off for none", folder_,
+                     static_cast<double>(limit_bytes_) / kGigabyte);
 }
 
 }  // namespace deepinfer

@@ -1,7 +1,7 @@
 // host/open_store.h - the store of KV pages that settings name, as the engine takes it (kvcache/tiers/store_tier.h).
 //
-// Where nothing else is said it lies in the folder that the program gives, limited to a tenth of what is free there and 10 GB. What
-// another program, or other weights, would compute otherwise is another store: its name covers a hash of the program and
+// Where nothing else is said it lies in the folder that the program gives, limited to a tenth of what is free there and 10 GB.
+// What another program, or other weights, would compute otherwise is another store: its name covers a hash of the program and
 // names, sizes and dates of the model's files.
 // Threads: a value that outlives its engine.
 #pragma once

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hash.h"
 #include "kvcache/sequence_cache.h"
+#include "kvcache/tiers/store_tools.h"
 
 namespace deepinfer {
 
@@ -17,7 +17,7 @@ bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& 
   }
   if (std::exchange(out.asked_store, true)) return false;
   out.retention = content.retention;
-  out.tenant_tag = hash_bytes(content.tenant);
+  out.tenant_tag = tenant_tag(content.tenant);
   auto wanted = worth_loading(content, out);
   if (!wanted) return false;
   out.load = tier_->load(std::move(wanted));

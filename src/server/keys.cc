@@ -71,6 +71,14 @@ const KeyRecord* KeyRing::find(std::string_view key) const {
   return found == by_hash_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string> KeyRing::tenants_of(std::string_view name) const {
+  std::vector<std::string> out;
+  for (const auto& [hash, record] : by_hash_) {
+    if (record.name == name) out.push_back(record.tenant);
+  }
+  return out;
+}
+
 Status KeyRing::reload_if_changed() {
   if (!required() || file_stamp(path_) == stamp_) return {};
   return load();

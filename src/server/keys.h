@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "net/http.h"
@@ -33,6 +34,8 @@ class KeyRing {
 
   bool required() const { return !path_.empty(); }
   const KeyRecord* find(std::string_view key) const;
+  // Of every key of that name.
+  std::vector<std::string> tenants_of(std::string_view name) const;
   // What changed in the file is taken over; the Error of a file that cannot be read, once per change.
   Status reload_if_changed();
   size_t size() const { return by_hash_.size(); }
