@@ -205,6 +205,23 @@ def looking_into_the_folder():
 
 
 @case
+def how_long_it_is_kept():
+    folder = fresh('classes')
+    tools = [{'type': 'function', 'function': {'name': 'look', 'parameters': {'type': 'object'}}}]
+    with serve(folder) as server:
+        ask(server, [{'role': 'user', 'content': story(13, 200)}])
+        ask(server, [{'role': 'user', 'content': story(14, 200)}], tools=tools)
+        ask(server, [{'role': 'user', 'content': story(15, 200)}], {'x-cache-class': 'pinned'})
+        server.error(400, 'POST', '/v1/chat/completions', chat_body(), {'x-cache-class': 'eternal'}, text='x-cache-class is one of')
+        stored(server)
+    rows = json.loads(run('cache', 'ls', '--store', folder, '--json').stdout)
+    pages = {row['segment'].split('/')[1]: row['pages'] for row in rows}
+    assert pages['chat'] > 0 and pages['agent'] > 0 and pages['pinned'] > 0, pages
+    days = {row['segment'].split('/')[1]: (row['expires'] - row['created']) / 86400 for row in rows}
+    assert 7 <= days['chat'] <= 8 and 3 <= days['agent'] <= 3.5 and days['pinned'] < 0, days
+
+
+@case
 def where_it_is_and_how_large():
     cache = fresh('xdg')
     with Server('--store-size', '0.2', model=MODEL, env={'XDG_CACHE_HOME': cache}, store=None) as server:
