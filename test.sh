@@ -82,6 +82,7 @@ count agents python3 tests/agents_test.py build/release/deepinfer
 count pull python3 tests/pull_test.py build/release/deepinfer
 if python=$(python_with serve_packages); then
   count serve "$python" tests/serve_test.py build/release/deepinfer
+  count store "$python" tests/store_test.py build/release/deepinfer
   count openai "$python" tests/openai_test.py build/release/deepinfer
   count tools "$python" tests/tools_test.py build/release/deepinfer
   count anthropic "$python" tests/anthropic_test.py build/release/deepinfer

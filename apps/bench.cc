@@ -4,10 +4,12 @@
 #include <array>
 
 #include "apps/commands.h"
+#include "apps/environment.h"
 #include "apps/terminal.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "host/host.h"
+#include "lab/bench_cache.h"
 #include "lab/bench_engine.h"
 #include "lab/bench_grammar.h"
 #include "lab/bench_model.h"
@@ -20,7 +22,8 @@
 namespace deepinfer {
 namespace {
 
-const std::array<std::string, 8> kKinds = {"tokenizer", "recipe", "ops", "decode", "prefill", "engine", "serve", "grammar"};
+const std::array<std::string, 9> kKinds = {"tokenizer", "recipe", "ops",   "decode", "prefill",
+                                           "engine",    "cache",  "serve", "grammar"};
 
 struct BenchSettings {
   // The benches' prompts are ids without sense, which nobody can draft: speculation has a bench of its own.
@@ -64,17 +67,19 @@ struct BenchSettings {
 class BenchCommand final : public Command {
  public:
   std::string name() const override { return "bench"; }
-  std::string summary() const override { return "measure: tokenizer, recipe, ops, decode, prefill, engine, serve, grammar"; }
+  std::string summary() const override {
+    return "measure: tokenizer, recipe, ops, decode, prefill, engine, cache, serve, grammar";
+  }
   std::string examples() const override {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
-           "  deepinfer bench engine --json\n  deepinfer bench serve --json\n"
+           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n"
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
   std::vector<Positional> positionals() override {
-    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, engine, serve or grammar", &words_, 1, 1}};
+    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, engine, cache, serve or grammar", &words_, 1, 1}};
   }
 
   Result<int> run() override {
@@ -93,6 +98,14 @@ class BenchCommand final : public Command {
       BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
       if (settings_.streams > 0) options.streams = settings_.streams;
       DI_CHECK_OK(bench_serve(options, report));
+    } else if (kind == "cache") {
+      HostSettings quiet = settings_.host;
+      quiet.store = "off";
+      DI_TRY(const auto host, Host::open(quiet, {}));
+      const std::string folder = settings_.host.store.empty() ? cache_directory() : settings_.host.store;
+      if (folder.empty() || folder == "off")
+        return invalid_argument("bench cache needs a folder on the disk to measure: --store DIR");
+      DI_CHECK_OK(bench_cache(*host, {.folder = folder, .repeats = settings_.repeats}, report));
     } else if (kind == "decode" || kind == "prefill" || kind == "engine") {
       ProgressBar bar("loading");
       DI_TRY(const auto host,
@@ -116,8 +129,9 @@ class BenchCommand final : public Command {
       }
       DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
     } else {
-      return invalid_argument(fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, serve, grammar{}",
-                                          kind, did_you_mean(kind, kKinds)));
+      return invalid_argument(
+          fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, cache, serve, grammar{}", kind,
+                      did_you_mean(kind, kKinds)));
     }
     return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
   }

@@ -1,8 +1,10 @@
-// deepinfer cache why: what a server's prefix cache did for a request.
+// deepinfer cache: what a server's prefix cache did for a request, and what lies in the folder of a KV store.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
+#include "apps/cache_store.h"
 #include "apps/commands.h"
 #include "apps/terminal.h"
 #include "base/json.h"
@@ -12,14 +14,25 @@
 namespace deepinfer {
 namespace {
 
-const std::array<std::string, 1> kKinds = {"why"};
+const std::array<std::string, 5> kKinds = {"why", "ls", "stat", "verify", "drop"};
 
 struct CacheSettings {
   std::string url = "http://127.0.0.1:8080", key;
+  CacheStoreSettings store;
   bool json = false;
   void visit(FieldVisitor visit) {
     visit({.name = "url", .target = &url, .help = "the server", .value = "URL"});
     visit({.name = "key", .target = &key, .help = "API key for it", .value = "KEY"});
+    visit({.name = "store", .target = &store.folder, .help = "folder of the KV store [in the XDG cache folder]", .value = "DIR"});
+    visit({.name = "tenant",
+           .target = &store.tenant,
+           .help = "drop this tenant's only: 16 digits as stat shows them, anonymous, or the name of a key of --keys",
+           .value = "TENANT"});
+    visit({.name = "keys", .target = &store.keys, .help = "key file that --tenant is a name of", .value = "FILE"});
+    visit({.name = "class",
+           .target = &store.retention,
+           .help = "drop this class only: session, agent, chat or pinned",
+           .value = "CLASS"});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
   }
 };
@@ -30,8 +43,9 @@ std::string in_words(const Json& why) {
   const auto number = [&](const char* name) { return why.at(name).is_number() ? why.at(name).number_text() : "?"; };
   const auto text = [&](const char* name) { return why.at(name).is_string() ? why.at(name).as_string() : ""; };
   std::string out = line("request", text("request_id"));
-  out += line("served", fmt::format("{} of {} prompt tokens from the cache, {} of them run again", number("cached_tokens"),
-                                    number("prompt_tokens"), number("replayed_tokens")));
+  out += line("served",
+              fmt::format("{} of {} prompt tokens from the cache, {} of them from the store, {} run again",
+                          number("cached_tokens"), number("prompt_tokens"), number("loaded_tokens"), number("replayed_tokens")));
   std::string reason = text("reason");
   const bool changed = why.find("first_different") != nullptr;
   if (changed) reason += fmt::format(": token {} is the first that differs", number("first_different"));
@@ -45,16 +59,31 @@ std::string in_words(const Json& why) {
 class CacheCommand final : public Command {
  public:
   std::string name() const override { return "cache"; }
-  std::string summary() const override { return "why a server's prefix cache did not serve more of a prompt"; }
+  std::string summary() const override { return "look into the KV store; why a prompt was not served from it"; }
   std::string examples() const override {
-    return "  deepinfer cache why req-5f0c6a1e-12\n  deepinfer cache why req-5f0c6a1e-12 --url http://127.0.0.1:8080 --json";
+    return "  deepinfer cache ls\n  deepinfer cache stat --json\n  deepinfer cache verify --store DIR\n"
+           "  deepinfer cache drop --tenant alice --keys keys.txt\n"
+           "  deepinfer cache why req-5f0c6a1e-12\n  deepinfer cache why req-5f0c6a1e-12 --url http://127.0.0.1:8080 --json";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
-  std::vector<Positional> positionals() override { return {{"WORDS", "why and the x-request-id of an answer", &words_, 2, 2}}; }
+  std::vector<Positional> positionals() override {
+    return {{"WORDS", "ls, stat, verify, drop; or why and the x-request-id of an answer", &words_, 1, 2}};
+  }
 
   Result<int> run() override {
-    if (words_[0] != kKinds[0])
-      return invalid_argument(fmt::format("cache {}: built is why{}", words_[0], did_you_mean(words_[0], kKinds)));
+    if (std::find(kKinds.begin(), kKinds.end(), words_[0]) == kKinds.end()) {
+      return invalid_argument(
+          fmt::format("cache {}: known are {}{}", words_[0], fmt::join(kKinds, ", "), did_you_mean(words_[0], kKinds)));
+    }
+    if (words_[0] == kKinds[0]) return why();
+    if (words_.size() > 1) return invalid_argument(fmt::format("cache {} takes no '{}'", words_[0], words_[1]));
+    settings_.store.json = settings_.json;
+    return look_into_store(words_[0], settings_.store);
+  }
+
+ private:
+  Result<int> why() {
+    if (words_.size() < 2) return invalid_argument("cache why needs the x-request-id of an answer; see deepinfer cache --help");
     std::string base = settings_.url;
     while (base.ends_with('/')) base.pop_back();
     HttpCall call{.url = fmt::format("{}/v1/cache/why/{}", base, words_[1])};
@@ -70,7 +99,6 @@ class CacheCommand final : public Command {
     return finish_with(write_out(settings_.json ? body->dump() + "\n" : in_words(*body)));
   }
 
- private:
   CacheSettings settings_;
   std::vector<std::string> words_;
 };

@@ -47,6 +47,14 @@ void read_variable(const std::string& name, const std::string& value, Environmen
       fmt::format("unknown environment variable {}{}; known are {}", name, did_you_mean(name, kKnown), fmt::join(kKnown, ", ")));
 }
 
+std::string user_directory(const char* variable, const char* below_home) {
+  const char* folder = std::getenv(variable);
+  if (folder && *folder == '/') return std::string(folder) + "/deepinfer";
+  const char* home = std::getenv("HOME");
+  if (home && *home == '/') return std::string(home) + below_home + "/deepinfer";
+  return "";
+}
+
 }  // namespace
 
 Environment read_environment() {
@@ -60,12 +68,8 @@ Environment read_environment() {
   return out;
 }
 
-std::string state_directory() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  if (state && *state == '/') return std::string(state) + "/deepinfer";
-  const char* home = std::getenv("HOME");
-  if (home && *home == '/') return std::string(home) + "/.local/state/deepinfer";
-  return "";
-}
+std::string cache_directory() { return user_directory("XDG_CACHE_HOME", "/.cache"); }
+
+std::string state_directory() { return user_directory("XDG_STATE_HOME", "/.local/state"); }
 
 }  // namespace deepinfer

@@ -21,6 +21,8 @@ struct Environment {
 };
 Environment read_environment();
 
+// $XDG_CACHE_HOME/deepinfer, or ~/.cache/deepinfer, or "" without a home.
+std::string cache_directory();
 // $XDG_STATE_HOME/deepinfer, or ~/.local/state/deepinfer, or "" without a home.
 std::string state_directory();
 

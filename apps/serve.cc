@@ -42,10 +42,11 @@ class ServeCommand final : public Command {
     if (settings_.print_config) return finish_with(write_out(config_text(fields_of(settings_))));
     raise_file_limit();
     const std::string state = state_directory();
-    DI_TRY(const auto server, Server::open(settings_, {DEEPINFER_VERSION, state}));
+    DI_TRY(const auto server, Server::open(settings_, {DEEPINFER_VERSION, state, cache_directory()}));
     ProgressBar bar("loading");
     DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); }));
     bar.clear();
+    if (const std::string& store = server->host().store_summary(); !store.empty()) print_note(store);
     // Until here a signal ends the program at once: nothing is running yet.
     const StopSignals& signals = catch_stop_signals();
     DI_CHECK_OK(write_out(fmt::format("deepinfer serves {} on {}\n", server->host().model().name(), server->url())));

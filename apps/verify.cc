@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "apps/cache_store.h"
 #include "apps/commands.h"
 #include "apps/terminal.h"
 #include "base/nearest.h"
@@ -11,18 +12,22 @@
 namespace deepinfer {
 namespace {
 
-const std::array<std::string, 1> kKinds = {"determinism"};
+const std::array<std::string, 2> kKinds = {"determinism", "cache"};
 
 struct VerifySettings {
   HostSettings host;
   bool quick = false, full = false, bisect = false, json = false;
-  std::string axis, capture = "determinism-capture.json";
+  std::string store, axis, capture = "determinism-capture.json";
   void visit(FieldVisitor visit) {
     visit({.name = "quick", .target = &quick, .help = "a covering set of cells, the default"});
     visit({.name = "full", .target = &full, .help = "every cell, longer prompts and answers"});
     visit({.name = "axis", .target = &axis, .help = "this axis only", .value = "NAME"});
     visit({.name = "bisect", .target = &bisect, .help = "of what differs, find the first layer, operation and row"});
     visit({.name = "capture", .target = &capture, .help = "file for the request that --bisect found", .value = "FILE"});
+    visit({.name = "store",
+           .target = &store,
+           .help = "of cache: folder of the KV store [in the XDG cache folder]",
+           .value = "DIR"});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
     visit({.name = "model",
            .target = &host.model,
@@ -48,18 +53,21 @@ struct VerifySettings {
 class VerifyCommand final : public Command {
  public:
   std::string name() const override { return "verify"; }
-  std::string summary() const override { return "prove the guarantees on this machine: determinism"; }
+  std::string summary() const override { return "prove the guarantees on this machine: determinism, the KV store"; }
   std::string examples() const override {
     return "  deepinfer verify determinism\n  deepinfer verify determinism --full --json\n"
            "  deepinfer verify determinism --axis company --bisect\n"
+           "  deepinfer verify cache --store DIR\n"
            "  deepinfer verify determinism -m DIR --keep-tokens 140";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
-  std::vector<Positional> positionals() override { return {{"KIND", "determinism", &words_, 1, 1}}; }
+  std::vector<Positional> positionals() override { return {{"KIND", "determinism or cache", &words_, 1, 1}}; }
 
   Result<int> run() override {
+    if (words_[0] == kKinds[1]) return look_into_store("verify", {.folder = settings_.store, .json = settings_.json});
     if (words_[0] != kKinds[0]) {
-      return invalid_argument(fmt::format("verify {}: built is determinism{}", words_[0], did_you_mean(words_[0], kKinds)));
+      return invalid_argument(
+          fmt::format("verify {}: built are determinism, cache{}", words_[0], did_you_mean(words_[0], kKinds)));
     }
     if (settings_.quick && settings_.full) return invalid_argument("--quick and --full exclude each other");
     ProgressBar bar("comparing");

@@ -2,9 +2,13 @@
 and ends with the line that test.sh counts."""
 import os
 import sys
+import tempfile
 import time
 import traceback
 
+# No program of a test touches the user's folders.
+CACHE = tempfile.TemporaryDirectory(prefix='deepinfer-cache-')
+os.environ['XDG_CACHE_HOME'] = CACHE.name
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CASES = []

@@ -139,8 +139,9 @@ TEST_F(EngineOverlap, ARowBehindTheEndIsDropped) {
 // Allows every token but multiples of four behind an odd number of tokens; needs each token before the next draw.
 class AlternatingMask final : public TokenMask {
  public:
-  void fill(std::span<uint32_t> words) const override {
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
     for (uint32_t& word : words) word = count_ % 2 == 0 ? ~0u : 0xEEEEEEEEu;
+    return MaskFill::kReady;
   }
   bool accept(TokenId token) override { return (count_ % 2 == 0 || token % 4 != 0) && ++count_ > 0; }
   void rollback(int32_t num_tokens) override { count_ -= num_tokens; }

@@ -39,9 +39,10 @@ def slow(delay_ms=20):
 class Server:
     """A running `deepinfer serve` on a free port."""
 
-    def __init__(self, *flags, model=None, wait=True, env=None):
+    def __init__(self, *flags, model=None, wait=True, env=None, store='off'):
         self.log = path(f'log-{time.monotonic_ns()}')
         self.process = subprocess.Popen([PROGRAM, 'serve', *([] if '--port' in flags else ['--port', '0']), '-m', model or hello(), '--access-log', self.log, '--threads', '1',
+                                         *([] if store is None or '--store' in flags else ['--store', store]),
                                          *([] if '--served-model-name' in flags else ['--served-model-name', 'test']), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         env={**ENVIRONMENT, **(env or {})})
         self.port = None

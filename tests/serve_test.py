@@ -175,7 +175,7 @@ def documented_metrics_exist():
     with open(os.path.join(ROOT, 'docs', 'serve.md')) as file:
         table = file.read().split('## Metrics')[1].split('The access log')[0]
     names = re.findall(r'`((?:deepinfer|process)_\w+)', table) + ['deepinfer_engine_' + n for n in re.findall(r'`_(\w+)`', table)]
-    with Server() as server:
+    with Server('--store', path('store-of-metrics')) as server:
         server.chat()
         server.raw(post('/v1/chat/completions', chat_body(stream=True)) , until=b'[DONE]')
         text = server.ask('GET', '/metrics')[2].decode()

@@ -117,7 +117,7 @@ def served():
     if not ARGS.program:
         yield
         return
-    with subprocess.Popen([ARGS.program, 'serve', '--port', '0', '--access-log', ''], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([ARGS.program, 'serve', '--port', '0', '--access-log', '', '--store', 'off'], stdout=subprocess.PIPE, text=True) as process:
         try:
             ARGS.url = re.search(r'http://[^\s/]+', process.stdout.readline()).group(0)
             yield

@@ -25,6 +25,8 @@ enum class MissReason {
   kChanged,      // other tokens follow it
   kOtherImage,   // the same tokens with another picture follow it
   kEvicted,      // the next page was here and had to make room
+  kLate,         // the store on the disk has it and did not give it in time
+  kTierDown,     // the store has it, and its disk does not answer
   kOtherTenant,  // another tenant has the first page: never told to this one
 };
 const char* miss_reason_name(MissReason reason);
@@ -45,7 +47,8 @@ struct TokenWindow {
 struct PrefixVerdict {
   MissReason reason = MissReason::kOff;
   Position cached_tokens = 0;    // served from pages
-  Position replayed_tokens = 0;  // of those, run again to rebuild what pages do not hold
+  Position loaded_tokens = 0;    // of those, read from the store on the disk
+  Position replayed_tokens = 0;  // of the cached ones, run again to rebuild what pages do not hold
   // Of kChanged, else -1: where the prompt leaves what is cached, the common ids before it, the prompt's from there on, and
   // the cached ones.
   Position first_different = -1;

@@ -20,6 +20,8 @@ const char* miss_reason_name(MissReason reason) {
     case MissReason::kChanged: return "changed";
     case MissReason::kOtherImage: return "another picture";
     case MissReason::kEvicted: return "evicted";
+    case MissReason::kLate: return "late";
+    case MissReason::kTierDown: return "tier down";
     case MissReason::kOtherTenant: return "other tenant";
   }
   return "unknown";

@@ -23,6 +23,9 @@ const char* step_kind_name(StepKind kind) {
 
 namespace {
 
+// Between two looks at a load of the store when nothing else is to do.
+constexpr int64_t kLoadPollUs = 500;
+
 Status at_least(const char* name, int64_t value, int64_t low) {
   if (value >= low) return {};
   return invalid_argument(fmt::format("{} must be at least {}, got {}", name, low, value));
@@ -83,7 +86,8 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
                                 .replay = loop->replay_,
                                 .fingerprint = model.fingerprint(),
                                 .share_prefixes = resolved.prefix_cache,
-                                .snapshot_bytes = resolved.snapshot_bytes}));
+                                .snapshot_bytes = resolved.snapshot_bytes,
+                                .tier = resolved.store}));
   loop->speculation_ = Speculation::create(device, model, resolved.speculation, resolved.max_batch);
   loop->overlaps_ = resolved.overlap == OverlapMode::kOn || (resolved.overlap == OverlapMode::kAuto && device.runs_beside_host());
   const bool drafts = loop->speculation_ != nullptr;
@@ -169,7 +173,11 @@ void Engine::Loop::start() {
   DI_CHECK(!thread_.joinable());
   thread_ = std::thread([this] {
     while (!inbox_.closed()) {
-      if (!step()) inbox_.wait();
+      if (!step()) {
+        inbox_.wait();
+      } else if (running_.empty() && loading_) {
+        inbox_.wait_for(kLoadPollUs);
+      }
     }
   });
 }
@@ -184,6 +192,7 @@ void Engine::Loop::stop() {
   for (auto& sequence : running_) end(*sequence);
   retire_waiting();
   retire();
+  cache_->settle_all();
   publish({}, nullptr);
   if (options_.step_end) options_.step_end();
 }
@@ -201,7 +210,9 @@ EngineProgress Engine::Loop::progress() const {
 
 EngineStats Engine::Loop::stats() const {
   const std::lock_guard lock(published_mutex_);
-  return published_;
+  EngineStats out = published_;
+  out.store = cache_->tier_stats();
+  return out;
 }
 
 Engine::Engine(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

@@ -67,6 +67,7 @@ struct EngineOptions {
   int32_t keep_tokens = 0;                         // R of the decoder replay; 0 = the model's window
   bool prefix_cache = true;                        // reuse what earlier requests computed
   int64_t snapshot_bytes = kDefaultSnapshotBytes;  // host memory for the state at page borders
+  StoreTierOptions store;                          // pages on a disk; without a disk: none
   const Clock* clock = nullptr;                    // for deadlines and progress(); none = neither. Must outlive the engine
   SpeculationOptions speculation;
   OverlapMode overlap = OverlapMode::kAuto;
@@ -97,7 +98,7 @@ inline constexpr size_t kNumStepKinds = 3;
 const char* step_kind_name(StepKind kind);
 
 struct StepTimes {
-  int64_t steps = 0;
+  int64_t steps = 0, rows = 0;
   int64_t us = 0;  // from the forward pass, or the end of the step before, to the drawn tokens
 };
 
@@ -112,6 +113,7 @@ struct EngineStats {
   int32_t pages = 0, free_pages = 0, leased_pages = 0, cached_pages = 0;
   int64_t preempted = 0;  // times a running request gave its pages up
   PrefixStats prefix;
+  StoreTierStats store;
   SpeculationStats speculation;
 };
 
@@ -127,7 +129,7 @@ class Engine final : public TokenService {
   void cancel(RequestId id) override;
   void finish(RequestId id, int64_t last_index) override;
 
-  // One turn of the loop; false when there was nothing to do.
+  // One turn of the loop; false when there was nothing to do. True while the store is read and nothing else is to do.
   bool step();
   // Runs step() on a thread of its own until stop().
   void start();

@@ -1,9 +1,10 @@
 // engine/inbox.h - what other threads tell the engine, in order.
 //
 // One queue for all kinds of message, so a cancel never overtakes the submit it belongs to.
-// Threads: push() from any thread; take() and wait() from the engine's.
+// Threads: push() from any thread; take(), wait() and wait_for() from the engine's.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,12 @@ class Inbox {
   void wait() {
     std::unique_lock lock(mutex_);
     ready_.wait(lock, [&] { return closed_ || !messages_.empty(); });
+  }
+
+  // The same, but no longer than `us`.
+  void wait_for(int64_t us) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, std::chrono::microseconds(us), [&] { return closed_ || !messages_.empty(); });
   }
 
   bool closed() {

@@ -46,8 +46,9 @@ bool Engine::Loop::turn() {
   if (running_.empty()) {
     worked |= retire();  // an admission may have failed
     idle_since_us_ = 0;
+    cache_->settle_all();
     publish(Status(), nullptr);
-    return worked;
+    return worked || loading_;
   }
   grow();
   const int64_t grown_us = step_clock_.now_us();

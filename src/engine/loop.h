@@ -61,6 +61,7 @@ class Engine::Loop {
   void wait_for_slot(std::unique_ptr<Sequence> sequence);
   void admit();
   int64_t pages_to_reserve() const;
+  double us_per_prompt_token() const;
   Opening open(Sequence& sequence);
   void grow();
   void preempt(size_t index);
@@ -111,6 +112,7 @@ class Engine::Loop {
   std::thread thread_;
 
   WaitingQueue waiting_;
+  bool loading_ = false;                                               // one of them waits for the store
   int64_t waiting_deadline_us_ = std::numeric_limits<int64_t>::max();  // no earlier one waits
   std::vector<std::unique_ptr<Sequence>> running_;                     // by admission
   TokenAccounts accounts_;

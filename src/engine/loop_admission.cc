@@ -13,15 +13,17 @@ void Engine::Loop::wait_for_slot(std::unique_ptr<Sequence> sequence) {
 }
 
 // Whoever is next waits for room, so that a large request is not overtaken for ever by small ones; only one that waits for a
-// prefix which another is computing lets others pass.
+// prefix which another is computing, or the store is read for, lets others pass.
 void Engine::Loop::admit() {
+  loading_ = false;
   if (waiting_.empty() || cache_->store().num_free_slots() == 0) return;
   waiting_.begin_round();
   while (Sequence* next = waiting_.next(accounts_)) {
     const Opening opening = open(*next);
     if (next->ended()) {
       ended_.push_back(waiting_.take(*next));
-    } else if (opening == Opening::kAwaitsPrefix) {
+    } else if (opening == Opening::kAwaitsPrefix || opening == Opening::kLoading) {
+      loading_ |= opening == Opening::kLoading;
       waiting_.pass_over(*next);
     } else if (opening == Opening::kOpened) {
       running_.push_back(waiting_.take(*next));
@@ -39,11 +41,18 @@ int64_t Engine::Loop::pages_to_reserve() const {
   });
 }
 
+double Engine::Loop::us_per_prompt_token() const {
+  const StepTimes& prompts = counts_.times[static_cast<size_t>(StepKind::kPrefill)];
+  return prompts.rows == 0 ? 0 : static_cast<double>(prompts.us) / static_cast<double>(prompts.rows);
+}
+
 Opening Engine::Loop::open(Sequence& sequence) {
   const auto opening = cache_->open({.tokens = sequence.tokens,
                                      .images = sequence.request.images,
                                      .tenant = sequence.request.tenant,
-                                     .original_prompt_tokens = sequence.request.original_prompt_tokens},
+                                     .original_prompt_tokens = sequence.request.original_prompt_tokens,
+                                     .retention = sequence.request.retention,
+                                     .us_per_token = us_per_prompt_token()},
                                     pages_to_reserve(), sequence.cache);
   if (!opening) {
     // The device tells of a failed step to whoever waits first.

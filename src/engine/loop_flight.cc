@@ -79,6 +79,7 @@ bool Engine::Loop::settle() {
   land(flight);
   commit(flight.plan);
   retire();
+  cache_->settle(flight.ticket, true);
   publish({}, &flight.plan);
   return true;
 }
@@ -94,7 +95,8 @@ void Engine::Loop::land(const Flight& flight) {
 // Slots and pages are given back only when nothing can touch them any more.
 void Engine::Loop::give_up(const Error& error, const Flight& flight) {
   sampler_->drop_masks();
-  static_cast<void>(device_.wait(device_.record()));
+  const Ticket last = device_.record();
+  static_cast<void>(device_.wait(last));
   read_inbox();
   expire();
   for (auto& sequence : running_) {
@@ -103,6 +105,7 @@ void Engine::Loop::give_up(const Error& error, const Flight& flight) {
   }
   fail_running(error);
   retire();
+  cache_->settle(last, false);
   publish(error, &flight.plan);
 }
 
@@ -121,6 +124,7 @@ void Engine::Loop::note_times(const Flight& flight) {
                                                                             : StepKind::kMixed;
   StepTimes& times = counts_.times[static_cast<size_t>(kind)];
   ++times.steps;
+  times.rows += flight.plan.num_rows();
   times.us += step_us_;
 }
 

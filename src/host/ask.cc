@@ -49,6 +49,14 @@ SamplingParams sampling_of(const AskOptions& options, const GenerationDefaults& 
   return sampling;
 }
 
+// Agents come back within days to what they were at; what only talks is kept longer.
+RetentionClass retention_of(const Conversation& conversation) {
+  const auto uses_tools = [](const Message& message) { return message.role == Role::kTool || !message.announced.empty(); };
+  const bool agent =
+      !conversation.tools.empty() || std::any_of(conversation.messages.begin(), conversation.messages.end(), uses_tools);
+  return agent ? RetentionClass::kAgent : RetentionClass::kChat;
+}
+
 }  // namespace
 
 Status set_thinking(Conversation& conversation, const std::string& think) {
@@ -90,6 +98,7 @@ Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversatio
   const bool formed = conversation.format.kind != ResponseFormat::Kind::kText || options.grammar;
   prompt.parsing.exact = prompt.constraint.grammar && formed;
   prompt.thinking = conversation.thinking;
+  prompt.retention = options.retention.value_or(retention_of(conversation));
   return prompt;
 }
 
@@ -105,6 +114,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   request.priority = options.priority;
   request.deadline_us = options.deadline_us;
   request.tenant = options.tenant;
+  request.retention = options.retention.value_or(prompt.retention);
   std::unique_ptr<Ask> ask(new Ask(host, OutputStream(host.tokenizer(), std::move(prompt.parsing))));
   ask->begin_us_ = now_us();
   ask->cache_debug_ = options.cache_debug;

@@ -45,7 +45,8 @@ struct AskOptions {
   int32_t priority = 0;
   int64_t deadline_us = 0;  // of the engine's clock, 0 = none
   std::string tenant;
-  bool cache_debug = false;  // the usage says why no more of the prompt was cached
+  std::optional<RetentionClass> retention;  // unset: what its conversation is
+  bool cache_debug = false;                 // the usage says why no more of the prompt was cached
 };
 
 // Where an answer begins: a prompt in ids with the rows of its pictures, and how its text is to be read.
@@ -55,6 +56,7 @@ struct AskPrompt {
   ParseOptions parsing;
   int64_t max_tokens = 0;  // at least 1
   AnswerConstraint constraint;
+  RetentionClass retention = RetentionClass::kChat;
   bool thinking = false;
 };
 

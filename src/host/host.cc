@@ -11,6 +11,7 @@
 #include "host/image_encoder.h"
 #include "host/open_device.h"
 #include "host/open_model.h"
+#include "host/open_store.h"
 #include "recipe/control_tokens.h"
 #include "recipe/prompt_cache.h"
 
@@ -106,10 +107,29 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   if (!options.state_folder.empty())
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
   DI_TRY(engine.replay, parse_replay_mode(settings.replay));
-  DI_TRY(host->engine_, Engine::create(*host->device_, *host->model_, engine));
+  DI_TRY(host->store_, HostStore::open(settings, options.store_folder, model));
+  DI_CHECK_OK(host->open_engine(std::move(engine)));
   host->fingerprint_ = fingerprint_of(*host);
   host->engine_->start();
   return host;
+}
+
+// A store that nobody asked for does not keep the engine from starting.
+Status Host::open_engine(EngineOptions options) {
+  if (store_) {
+    options.store = store_->options(model_->fingerprint());
+    auto engine = Engine::create(*device_, *model_, options);
+    if (engine) {
+      engine_ = *std::move(engine);
+      store_summary_ = store_->summary();
+      return {};
+    }
+    if (store_->was_asked_for()) return engine.error();
+    store_summary_ = "no KV store: " + engine.error().message;
+    options.store = {};
+  }
+  DI_TRY(engine_, Engine::create(*device_, *model_, options));
+  return {};
 }
 
 Result<std::vector<TokenId>> Host::tokenize(std::string_view text, bool add_special_tokens, bool parse_special) const {

@@ -34,6 +34,7 @@ struct HostOptions {
   const Clock* clock = nullptr;    // EngineOptions::clock
   std::function<void()> step_end;  // EngineOptions::step_end
   std::string state_folder;        // what speculation learns is kept here; "" = nowhere
+  std::string store_folder;        // of the KV store when the settings name none; "" = none then
   // Fetches the link of an image (images/resolve.h says what it must refuse); empty = links are refused.
   std::function<Result<std::string>(const std::string& url, size_t max_bytes)> fetch_image;
 };
@@ -44,6 +45,7 @@ struct GenerationDefaults {
 };
 
 class Constraints;
+class HostStore;
 class ImageEncoder;
 class PromptCache;
 
@@ -65,11 +67,14 @@ class Host {
   Constraints& constraints() const { return *constraints_; }       // host/constraints.h
   // fp_ and a hash of all an answer's bytes depend on besides its request: weights, numerics, replay.
   const std::string& fingerprint() const { return fingerprint_; }
+  // Where KV pages outlive the process, or why not where they were to; "" when that was not wanted.
+  const std::string& store_summary() const { return store_summary_; }
   // A text of a user in ids; with `parse_special`, spellings of control tokens become them.
   Result<std::vector<TokenId>> tokenize(std::string_view text, bool add_special_tokens, bool parse_special) const;
 
  private:
   Host();
+  Status open_engine(EngineOptions options);
   // In the order in which they depend on each other.
   std::unique_ptr<Device> device_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -77,9 +82,10 @@ class Host {
   std::unique_ptr<ImageEncoder> image_encoder_;
   std::unique_ptr<PromptCache> prompt_cache_;
   std::unique_ptr<Constraints> constraints_;
+  std::unique_ptr<HostStore> store_;
   std::unique_ptr<Engine> engine_;
   GenerationDefaults defaults_;
-  std::string fingerprint_;
+  std::string fingerprint_, store_summary_;
 };
 
 // The tokenizer of a model setting: DIR/tokenizer.json; of a script that of the shipped model; else the release's, which ships

@@ -16,6 +16,8 @@ struct HostSettings {
   int64_t context = 0;
   std::string replay = "decoder";
   int32_t keep_tokens = 0;
+  std::string store;  // "" = where the program keeps one, if it does
+  float store_size = 0;
   std::string spec = "auto";
   int32_t spec_tokens = 5;
   std::string spec_schedule = "sync";
@@ -48,6 +50,16 @@ struct HostSettings {
            .value = "N",
            .min = 0,
            .max = 1 << 30});
+    visit({.name = "store",
+           .target = &store,
+           .help = "folder in which KV pages outlive the process, or off [serve: in the XDG cache folder; else off]",
+           .value = "DIR"});
+    visit({.name = "store-size",
+           .target = &store_size,
+           .help = "limit of that folder, 0 = 10 or a tenth of what is free there",
+           .value = "GB",
+           .min = 0,
+           .max = 1e6});
     visit({.name = "spec",
            .target = &spec,
            .help = "speculation with the model's drafter; auto stops where it does not pay",

@@ -50,6 +50,8 @@ class PrefixIndex {
   void withdraw(const PageKey& key);
   bool announced(const PageKey& key) const { return announced_.contains(key); }
 
+  // Of a published page.
+  std::span<const TokenId> tokens_of(int32_t page) const;
   int64_t num_evicted() const { return num_evicted_; }
 
  private:
@@ -62,7 +64,6 @@ class PrefixIndex {
 
   Node& at(int32_t page) { return nodes_[static_cast<size_t>(page)]; }
   const Node& at(int32_t page) const { return nodes_[static_cast<size_t>(page)]; }
-  std::span<const TokenId> tokens_of(int32_t page) const;
   int32_t find(const PageKey& key, std::span<const TokenId> tokens) const;
   int32_t& children_of(const PageKey& parent_key, int32_t parent);
   void explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;

@@ -22,6 +22,10 @@ Result<std::unique_ptr<SequenceCache>> SequenceCache::create(Device& device, con
   const auto capacity = std::clamp<int64_t>(options.snapshot_bytes / bytes, kLeastSnapshots, most);
   cache->shelf_ = std::make_unique<SnapshotShelf>(bytes, static_cast<int32_t>(capacity), resolved.store.pages);
   cache->index_ = std::make_unique<PrefixIndex>(cache->store_->pool(), *cache->shelf_, layout.page_tokens);
+  if (options.tier.disk && options.share_prefixes) {
+    const bool exact = options.replay.mode != ReplayMode::kFull;
+    DI_TRY(cache->tier_, StoreTier::open(options.tier, layout, bytes, exact));
+  }
   return cache;
 }
 
@@ -36,14 +40,17 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
     index_->match(out.root, out.keys, content.tokens, found_);
     out.verdict = found_.verdict;
     const size_t next = found_.pages.size();
-    if (next < out.keys.size() && index_->announced(out.keys[next])) return Opening::kAwaitsPrefix;
+    if (!out.load && next < out.keys.size() && index_->announced(out.keys[next])) return Opening::kAwaitsPrefix;
+    if (tier_ && awaits_load(content, out)) return Opening::kLoading;
   }
   // Held before room is made, so that they are not what makes room.
   PageLease pages = store_->pool().share(found_.pages);
   const int64_t fresh =
       store_->pages_for(static_cast<int64_t>(content.tokens.size())) - static_cast<int64_t>(found_.pages.size());
   if (!index_->make_room(fresh + reserve)) return Opening::kNoRoom;
-  DI_TRY(PageLease more, store_->pool().lease(fresh));
+  if (out.load) take_loaded(content, out, pages);
+  DI_TRY(PageLease more, store_->pool().lease(store_->pages_for(static_cast<int64_t>(content.tokens.size())) -
+                                              static_cast<int64_t>(found_.pages.size())));
   pages.append(std::move(more));
   DI_TRY(out.lease, store_->open(std::move(pages)));
 
@@ -65,14 +72,9 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
 void SequenceCache::resume(const SequenceContent& content, CachedSequence& out) const {
   const Position hit = static_cast<Position>(out.published) * page_tokens_;
   out.write_floor = out.verdict.cached_tokens = hit;
-  const ReplayStart replay = hit == 0 ? ReplayStart{} : replay_start(options_.replay, content.original_prompt_tokens, hit);
-  out.begin = replay.begin, out.window_floor = replay.window_floor, out.exact_from = replay.exact_from;
-  const Position latest = std::min(hit, latest_resume(options_.replay, content.original_prompt_tokens));
-  for (Position border = latest / page_tokens_ * page_tokens_; border > out.begin; border -= page_tokens_) {
-    if (shelf_->of_page(page_before(out, border)) == SnapshotShelf::kNone) continue;
-    out.begin = border, out.window_floor = 0, out.exact_from = 0;
-    break;
-  }
+  const auto has_snapshot = [&](Position border) { return shelf_->of_page(page_before(out, border)) != SnapshotShelf::kNone; };
+  const ReplayStart start = resume_start(options_.replay, content.original_prompt_tokens, hit, has_snapshot);
+  out.begin = start.begin, out.window_floor = start.window_floor, out.exact_from = start.exact_from;
   out.verdict.replayed_tokens = hit - out.begin;
 }
 
@@ -132,6 +134,7 @@ void SequenceCache::step_done(CachedSequence& sequence, std::span<const TokenId>
     publish(sequence, tokens, computed);
   }
   if (sequence.filling != SnapshotShelf::kNone) shelve(sequence);
+  sequence.computed = computed;
 }
 
 void SequenceCache::publish(CachedSequence& sequence, std::span<const TokenId> tokens, Position computed) {
@@ -144,7 +147,9 @@ void SequenceCache::publish(CachedSequence& sequence, std::span<const TokenId> t
       sequence.publishes = false;
       return;
     }
-    if (used != pages[i]) store_->replace_page(sequence.lease, i, used);
+    const bool is_new = used == pages[i];
+    if (!is_new) store_->replace_page(sequence.lease, i, used);
+    if (tier_ && is_new) stage_page(sequence, i);
     if (i < sequence.announced) index_->withdraw(sequence.keys[i]);
     ++sequence.published;
     ++stats_.published_pages;
@@ -159,7 +164,10 @@ void SequenceCache::shelve(CachedSequence& sequence) {
   const int32_t page = page_before(sequence, border);
   if (shelf_->of_page(page) != SnapshotShelf::kNone) return shelf_->release(id);
   shelf_->attach(id, page);
-  if (border < sequence.opened_tokens) return;
+  if (border < sequence.opened_tokens) {
+    if (tier_) stage_snapshot(sequence, border);
+    return;
+  }
   // Of the borders up to the one that would serve if the answer ended here, only the last is worth keeping.
   auto& own = sequence.own_snapshots;
   own.push_back(border);
@@ -173,6 +181,10 @@ void SequenceCache::shelve(CachedSequence& sequence) {
 void SequenceCache::close(CachedSequence& sequence) {
   for (size_t i = sequence.published; i < sequence.announced; ++i) index_->withdraw(sequence.keys[i]);
   if (sequence.filling != SnapshotShelf::kNone) shelf_->release(sequence.filling);
+  if (tier_) {
+    end_load(sequence);
+    stage_turn_end(sequence);
+  }
   sequence = {};
 }
 

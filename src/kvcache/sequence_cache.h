@@ -13,7 +13,11 @@
 //   cache->step_enqueued(sequence, b, p);
 //   ... wait
 //   cache->step_done(sequence, tokens, images, q);                // q < p when drafts were rejected
+//   cache->settle(ticket, ok);                                    // after each wait, once its steps are done
 //   cache->close(sequence);
+//
+// With a store on a disk (kvcache/tiers/store_tier.h) published pages and the snapshots of prompts and turn ends are
+// copied out to it, and what it has of a prompt is brought back first: open() then says kLoading until it has come or is late.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +29,7 @@
 
 #include "kvcache/prefix_index.h"
 #include "kvcache/sequence_store.h"
+#include "kvcache/tiers/store_tier.h"
 #include "policy/replay.h"
 
 namespace deepinfer {
@@ -35,6 +40,7 @@ struct SequenceCacheOptions {
   std::string fingerprint;  // of everything that page contents depend on besides tokens and images
   bool share_prefixes = true;
   int64_t snapshot_bytes = 0;  // host memory for snapshots; at least a few are kept
+  StoreTierOptions tier;       // without a disk: none
 };
 
 // What a sequence is when it opens.
@@ -43,6 +49,8 @@ struct SequenceContent {
   std::span<const ImageSpan> images;
   std::string_view tenant;
   Position original_prompt_tokens = 0;
+  RetentionClass retention = RetentionClass::kChat;
+  double us_per_token = 0;  // of computing a prompt, as measured; 0 = unknown
 };
 
 // The cache's side of a running sequence.
@@ -68,12 +76,21 @@ struct CachedSequence {
   Position filling_at = 0;
   Position opened_tokens = 0;
   std::vector<Position> own_snapshots;  // borders at which this sequence left one while it grew
+  Position computed = 0;
+
+  // Of the store.
+  RetentionClass retention = RetentionClass::kChat;
+  uint64_t tenant_tag = 0;
+  bool asked_store = false;
+  std::shared_ptr<StoreLoad> load;  // what it is asked for
+  bool load_announced = false;      // its first page
 };
 
 enum class Opening {
   kOpened,
   kNoRoom,        // too few pages or slots
   kAwaitsPrefix,  // a running sequence is about to publish the next page of this prompt
+  kLoading,       // the store is read for it: ask again soon
 };
 
 struct PrefixStats {
@@ -98,12 +115,17 @@ class SequenceCache {
   void step_enqueued(CachedSequence& sequence, Position begin, Position end);
   // After that step was waited for: rows below `computed` stay. `tokens` as far as known, at least as many.
   void step_done(CachedSequence& sequence, std::span<const TokenId> tokens, std::span<const ImageSpan> images, Position computed);
+  // What the device was given up to `waited` has run, well or not: copies on their way to the store are whole, or lost.
+  void settle(Ticket waited, bool good);
+  // The same for everything, waiting for the device: when there is nothing else to do.
+  void settle_all();
   // REQUIRES: no step uses the sequence.
   void close(CachedSequence& sequence);
 
   SequenceStore& store() { return *store_; }
   const SequenceStore& store() const { return *store_; }
   PrefixStats stats() const;
+  StoreTierStats tier_stats() const { return tier_ ? tier_->stats() : StoreTierStats(); }  // from any thread
 
  private:
   explicit SequenceCache(const SequenceCacheOptions& options);
@@ -114,11 +136,23 @@ class SequenceCache {
   void shelve(CachedSequence& sequence);
   int32_t page_before(const CachedSequence& sequence, Position border) const;
 
+  // With the store (sequence_cache_tier.cc).
+  bool awaits_load(const SequenceContent& content, CachedSequence& out);
+  std::shared_ptr<StoreLoad> worth_loading(const SequenceContent& content, const CachedSequence& out) const;
+  void take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages);
+  void take_loaded_snapshot(StoreLoad& load);
+  void end_load(CachedSequence& sequence);
+  void withdraw_load(CachedSequence& sequence);
+  void stage_page(const CachedSequence& sequence, size_t index);
+  void stage_snapshot(const CachedSequence& sequence, Position border);
+  void stage_turn_end(const CachedSequence& sequence);
+
   const SequenceCacheOptions options_;
   const int32_t page_tokens_;
   std::unique_ptr<SequenceStore> store_;
   std::unique_ptr<SnapshotShelf> shelf_;
   std::unique_ptr<PrefixIndex> index_;
+  std::unique_ptr<StoreTier> tier_;  // null: none
   PrefixMatch found_;
   PrefixStats stats_;
 };

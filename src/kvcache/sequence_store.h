@@ -90,6 +90,16 @@ class SequenceStore {
   void take_snapshot(const SequenceLease& lease, uint8_t* out);
   void restore_snapshot(const SequenceLease& lease, const uint8_t* snapshot);
 
+  // Enqueue the copy of one page, to or from host memory that stays untouched until it was waited for.
+  void download_page(int32_t page, uint8_t* out) {
+    device_.download(out, page_at(page), static_cast<size_t>(layout_.page_bytes));
+  }
+  void upload_page(int32_t page, const uint8_t* from) {
+    device_.upload(page_at(page), from, static_cast<size_t>(layout_.page_bytes));
+  }
+  Ticket record() { return device_.record(); }
+  Status wait(Ticket ticket) { return device_.wait(ticket); }
+
   Result<SequenceBytes> export_sequence(const SequenceLease& lease, int64_t tokens);
   Status import_sequence(const SequenceLease& lease, const SequenceBytes& bytes);
 

@@ -34,6 +34,11 @@ class SnapshotShelf {
   void touch(int32_t id);  // used again; of an attached one
 
   uint8_t* data(int32_t id) { return buffers_[static_cast<size_t>(id)].get(); }
+  // Puts another buffer into the place of one that take() gave, which is returned: the device may still read it.
+  std::unique_ptr<uint8_t[]> exchange(int32_t id, std::unique_ptr<uint8_t[]> buffer) {
+    std::swap(buffers_[static_cast<size_t>(id)], buffer);
+    return buffer;
+  }
   int64_t bytes_each() const { return bytes_each_; }
   int32_t num_attached() const { return num_attached_; }
 

@@ -88,9 +88,10 @@ class ServeBench {
   ServeBench(const BenchServeOptions& options, FigureReport& report) : options_(options), report_(report) {}
 
   Status run(const std::string& script) {
-    DI_CHECK_OK(server_.start(options_.program, {"serve", "--port", "0", "-m", "scripted:" + script, "--threads", "1",
-                                                 "--access-log", "off", "--served-model-name", "bench", "--batch",
-                                                 std::to_string(options_.streams), "--queue", "4096", "--context", "512"}));
+    DI_CHECK_OK(server_.start(
+        options_.program,
+        {"serve", "--port", "0", "--store", "off", "-m", "scripted:" + script, "--threads", "1", "--access-log", "off",
+         "--served-model-name", "bench", "--batch", std::to_string(options_.streams), "--queue", "4096", "--context", "512"}));
     DI_TRY(hello_, HelloServer::start(600));
     DI_CHECK_OK(idle_connections());  // first, while the process is small
     DI_CHECK_OK(load(1, 200, false).status);

@@ -1,4 +1,4 @@
-// net/digest.h - checksums of what came over the wire: SHA-256, SHA-1 (names of git objects only).
+// net/digest.h - checksums of what came over the wire: SHA-256, SHA-1 (names of git objects only); HMAC-SHA-256.
 //
 // Threads: a value for one thread.
 //
@@ -28,5 +28,7 @@ class Digest {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+std::string hmac_sha256_hex(std::string_view key, std::string_view text);
 
 }  // namespace deepinfer

@@ -24,4 +24,15 @@ ReplayStart replay_start(const ReplayRules& rules, Position prompt_tokens, Posit
   return {border, border, border == 0 ? 0 : border + reach};
 }
 
+ReplayStart resume_start(const ReplayRules& rules, Position prompt_tokens, Position hit,
+                         FunctionRef<bool(Position border)> has_snapshot) {
+  if (hit == 0) return {};
+  const ReplayStart replay = replay_start(rules, prompt_tokens, hit);
+  const Position latest = std::min(hit, latest_resume(rules, prompt_tokens));
+  for (Position border = latest / rules.page_tokens * rules.page_tokens; border > replay.begin; border -= rules.page_tokens) {
+    if (has_snapshot(border)) return {border, 0, 0};
+  }
+  return replay;
+}
+
 }  // namespace deepinfer

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/function_ref.h"
 #include "core/model_shape.h"
 #include "core/types.h"
 
@@ -60,5 +61,9 @@ struct ReplayStart {
 
 // Without a snapshot. REQUIRES: hit < the tokens to compute.
 ReplayStart replay_start(const ReplayRules& rules, Position prompt_tokens, Position hit);
+
+// The same where `has_snapshot` says at which borders one is: the newest that serves, else a replay.
+ReplayStart resume_start(const ReplayRules& rules, Position prompt_tokens, Position hit,
+                         FunctionRef<bool(Position border)> has_snapshot);
 
 }  // namespace deepinfer

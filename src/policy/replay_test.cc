@@ -47,6 +47,18 @@ TEST(Replay, WithoutASnapshotWindowsRestartFarEnoughBack) {
   EXPECT_EQ(whole.exact_from, 0);
 }
 
+TEST(Replay, TheNewestSnapshotThatServesIsTaken) {
+  const auto everywhere = [](Position) { return true; };
+  const auto at_6400 = [](Position border) { return border == 6400; };
+  // Not the newest of all: rows from N - R - 127 on must be run again.
+  EXPECT_EQ(resume_start(kRelease, 10000, 9984, everywhere).begin, (10000 - 255) / 64 * 64);
+  EXPECT_EQ(resume_start(kRelease, 10000, 6400, everywhere).begin, 6400);
+  EXPECT_EQ(resume_start(kRelease, 10000, 9984, at_6400).begin, (10000 - 255 - 2540) / 64 * 64) << "a replay is shorter";
+  EXPECT_EQ(resume_start(kRelease, 8000, 7936, at_6400).begin, 6400);
+  EXPECT_EQ(resume_start(kRelease, 8000, 7936, at_6400).window_floor, 0);
+  EXPECT_EQ(resume_start(kRelease, 8000, 0, everywhere).begin, 0);
+}
+
 TEST(Replay, FullRestartsOneWindowBack) {
   const ReplayRules full = with_mode(ReplayMode::kFull);
   EXPECT_EQ(replay_start(full, 10000, 9984).begin, 9856);

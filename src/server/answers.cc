@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/messages/request.h"
+#include "kvcache/tiers/retention.h"
 #include "server/body_work.h"
 
 namespace deepinfer {
@@ -30,17 +31,31 @@ bool wants_cache_debug(const std::string& body) {
   return json && json->at("cache_debug").is_bool() && json->at("cache_debug").as_bool();
 }
 
+// How long pages of this request are kept, as its header asks; unset without one.
+Result<std::optional<RetentionClass>> wanted_retention(const HttpRequest& request) {
+  const std::string_view name = request.headers.get("x-cache-class");
+  if (name.empty()) return std::optional<RetentionClass>();
+  for (size_t i = 0; i < kNumRetentionClasses; ++i) {
+    const auto retention = static_cast<RetentionClass>(i);
+    if (name == retention_class_name(retention)) return std::optional(retention);
+  }
+  return invalid_argument("x-cache-class is one of session, agent, chat, pinned");
+}
+
 }  // namespace
 
 void Answers::answer(const CallPtr& call) {
   const Wire wire = wire_of(call->route->id);
   const std::string id = context_.new_id(wire.id_prefix);
-  work_on_body(context_, call, [this, call, wire, id](const std::string& body) -> Reply {
+  const auto retention = wanted_retention(call->request());
+  if (!retention) return call->fail(retention.error());
+  work_on_body(context_, call, [this, call, wire, id, retention = *retention](const std::string& body) -> Reply {
     auto plan = std::make_shared<Result<AnswerPlan>>(wire.plan({context_, body, id, call->request_id, call->key}));
     const bool cache_debug = wants_cache_debug(body);
-    return [this, call, plan, cache_debug] {
+    return [this, call, plan, cache_debug, retention] {
       if (!*plan) return call->fail(plan->error());
       (*plan)->options.cache_debug = cache_debug;
+      (*plan)->options.retention = retention;
       (*plan)->options.deadline_us = context_.deadline_us(call->request());
       auto generation = std::make_shared<Generation>(context_, call, std::move(**plan));
       generations_.push_back(generation);

@@ -45,7 +45,7 @@ void answer_list(Call& call, std::vector<Json> items, const ListLimits& limits) 
 }
 
 Json without_owner(Json object) {
-  std::erase_if(object.members(), [](const Json::Member& member) { return member.first == "owner"; });
+  std::erase_if(object.members(), [](const Json::Member& member) { return member.first == "owner" || member.first == "tenant"; });
   return object;
 }
 
@@ -188,6 +188,7 @@ void BatchService::file_content(const CallPtr& call) {
 Status BatchService::save(const Batch& batch) {
   Json object = batch.object;
   object.set("owner", batch.owner);
+  object.set("tenant", batch.tenant);
   return write_file(folder_ + "/batches/" + batch.object.at("id").as_string() + ".json", object.dump());
 }
 
@@ -226,6 +227,7 @@ void BatchService::create(Call& call) {
   Batch& batch = batches_[id];
   batch.object = object;
   batch.owner = call.key;
+  batch.tenant = call.tenant;
   if (const Status saved = save(batch); !saved) {
     batches_.erase(id);
     return call.fail(saved.error());
@@ -278,6 +280,7 @@ void BatchService::load_batches() {
       continue;
     Batch& batch = batches_[object->at("id").as_string()];
     batch.owner = object->at("owner").is_string() ? object->at("owner").as_string() : "";
+    batch.tenant = object->at("tenant").is_string() ? object->at("tenant").as_string() : batch.owner;
     batch.cancelled = object->at("status").as_string() == "cancelling";
     batch.object = without_owner(std::move(*object));
   }
@@ -335,7 +338,7 @@ void BatchService::run_one(const std::string& id, Batch& batch) {
   options.created = now_seconds();
   options.models = context_.api.models;
   options.priority = -1;
-  options.tenant = batch.owner;
+  options.tenant = batch.tenant;
   options.max_in_flight = static_cast<size_t>(std::max(1, context_.host->engine().options().max_batch));
   const auto report = run_batch(*context_.host, options, batch.cancelled);
   const std::lock_guard lock(mutex_);

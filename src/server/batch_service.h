@@ -32,7 +32,7 @@ class BatchService {
  private:
   struct Batch {
     Json object;  // as the wire shows it
-    std::string owner;
+    std::string owner, tenant;
     std::atomic<bool> cancelled{false};
   };
   void upload(const CallPtr& call);

@@ -32,6 +32,7 @@ struct Call {
   std::vector<std::string> params;
   std::string request_id;
   std::string key;      // name of the key's record
+  std::string tenant;   // of that key: whose cache it may use
   HttpHeaders headers;  // of every answer: request id, CORS
   AccessLine line;
   std::function<void()> on_gone;  // the answer will not be read

@@ -19,6 +19,7 @@ class Gate {
 
   struct Identity {
     std::string key;  // name of the key's record
+    std::string tenant;
     bool known = false;
   };
   Identity identify(const HttpRequest& request) const;

@@ -24,7 +24,7 @@ void AnswerForm::end(const AnswerUsage&, const OutputStream&, std::string&) cons
 void AnswerForm::fail(const Error& error, std::string& out) { out += "data: " + error_body(error).dump() + "\n\n"; }
 
 void Generation::start() {
-  plan_.options.tenant = call_->key;
+  plan_.options.tenant = call_->tenant;
   listen_for_the_end();
   submit_all();
   if (over_) return;

@@ -52,7 +52,7 @@ Status KeyRing::load() {
     }
     if (words >> word && word != "-")  // sha256sum writes it behind the hash
       return invalid_argument(fmt::format("{}:{}: '{}' stands behind the hash; nothing is known there", path_, number, word));
-    if (!loaded.emplace(hash, KeyRecord{name}).second)
+    if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name)}).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));
   }
   by_hash_ = std::move(loaded);
@@ -69,6 +69,14 @@ Result<KeyRing> KeyRing::open(const std::string& path) {
 const KeyRecord* KeyRing::find(std::string_view key) const {
   const auto found = by_hash_.find(sha256_hex(key));
   return found == by_hash_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> KeyRing::tenants_of(std::string_view name) const {
+  std::vector<std::string> out;
+  for (const auto& [hash, record] : by_hash_) {
+    if (record.name == name) out.push_back(record.tenant);
+  }
+  return out;
 }
 
 Status KeyRing::reload_if_changed() {

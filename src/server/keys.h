@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "net/http.h"
@@ -22,7 +23,8 @@
 namespace deepinfer {
 
 struct KeyRecord {
-  std::string name;  // shown in logs, names the tenant
+  std::string name;    // shown in logs, names what is kept
+  std::string tenant;  // an HMAC under the key's hash: who has another key of that name elsewhere shares no cached page
 };
 
 class KeyRing {
@@ -32,6 +34,8 @@ class KeyRing {
 
   bool required() const { return !path_.empty(); }
   const KeyRecord* find(std::string_view key) const;
+  // Of every key of that name.
+  std::vector<std::string> tenants_of(std::string_view name) const;
   // What changed in the file is taken over; the Error of a file that cannot be read, once per change.
   Status reload_if_changed();
   size_t size() const { return by_hash_.size(); }

@@ -72,6 +72,43 @@ void add_prefix(const PrefixStats& prefix, std::vector<prometheus::MetricFamily>
   counter("deepinfer_prefix_evicted_pages_total", "Pages that had to make room", prefix.evicted_pages);
 }
 
+// Nothing without a store.
+void add_store(const StoreTierStats& store, std::vector<prometheus::MetricFamily>& all) {
+  using prometheus::MetricType;
+  if (!store.on) return;
+  const auto add = [&](const char* name, const char* help, MetricType type, double value, const char* label = "",
+                       const char* is = "") {
+    if (!*label) return all.push_back(family(name, help, type, value));
+    if (all.back().name != name) all.push_back({name, help, type, {}});
+    all.back().metric.push_back(family(name, help, type, value, {{label, is}}).metric[0]);
+  };
+  const auto counter = [&](const char* name, const char* help, int64_t value, const char* label = "", const char* is = "") {
+    add(name, help, MetricType::Counter, static_cast<double>(value), label, is);
+  };
+  const SegmentStoreStats& segments = store.segments;
+  add("deepinfer_store_segments", "Segment files", MetricType::Gauge, static_cast<double>(segments.segments));
+  add("deepinfer_store_bytes", "Bytes in segment files", MetricType::Gauge, static_cast<double>(segments.stored_bytes));
+  add("deepinfer_store_index_bytes", "Memory of the index", MetricType::Gauge, static_cast<double>(segments.index_bytes));
+  add("deepinfer_store_read_bytes_per_second", "Measured by the last loads, 0 = not yet", MetricType::Gauge,
+      store.read_bytes_per_us * 1e6);
+  counter("deepinfer_store_loads_total", "Prompts for which the store was read", store.loads);
+  counter("deepinfer_store_loads_late_total", "Loads that ended by their deadline", store.late);
+  counter("deepinfer_store_loaded_total", "What loads brought in time", store.loaded_pages, "kind", "page");
+  counter("deepinfer_store_loaded_total", "", store.loaded_snapshots, "kind", "snapshot");
+  counter("deepinfer_store_written_records_total", "Pages and snapshots written", segments.written_records);
+  counter("deepinfer_store_written_bytes_total", "Bytes written", segments.written_bytes);
+  counter("deepinfer_store_read_records_total", "Pages and snapshots read", segments.read_records);
+  counter("deepinfer_store_read_bytes_total", "Bytes of them", segments.read_bytes);
+  counter("deepinfer_store_not_stored_total", "Records that were not stored", store.dropped, "reason", "queue full");
+  counter("deepinfer_store_not_stored_total", "", store.lost, "reason", "disk");
+  counter("deepinfer_store_faults_total", "What the disk refused", segments.read_faults, "operation", "read");
+  counter("deepinfer_store_faults_total", "", segments.write_faults, "operation", "write");
+  counter("deepinfer_store_corrupt_total", "What failed a check and was forgotten", segments.corrupt_records, "reason", "record");
+  counter("deepinfer_store_corrupt_total", "", segments.corrupt_segments, "reason", "segment");
+  counter("deepinfer_store_corrupt_total", "", segments.wrong_records, "reason", "another's");
+  counter("deepinfer_store_removed_segments_total", "Segments that expired or made room", segments.removed_segments);
+}
+
 // Places of a block count from 1, as people do.
 void add_speculation(const SpeculationStats& stats, std::vector<prometheus::MetricFamily>& all) {
   using prometheus::MetricType;
@@ -201,6 +238,7 @@ std::string Metrics::text(const Reading& reading) const {
             static_cast<double>(engine.between_us) / 1e6);
     add_steps(engine, all);
     add_prefix(engine.prefix, all);
+    add_store(engine.store, all);
     counter("deepinfer_engine_ended_total", "Requests ended by the engine", static_cast<double>(engine.ended));
     add_speculation(engine.speculation, all);
   }

@@ -25,6 +25,7 @@ namespace deepinfer {
 struct ServerInfo {
   std::string version;
   std::string state_folder;  // for files and batches when the settings name none; "" = none are kept
+  std::string cache_folder;  // for the KV store when the settings name none; "" = none then
 };
 
 class Server {

@@ -60,7 +60,12 @@ HttpServerOptions http_options(const ServeSettings& settings) {
 }  // namespace
 
 Server::Service::Service(const ServeSettings& settings, const ServerInfo& info)
-    : settings_(settings), context_(settings_), gate_(context_), answers_(context_), state_folder_(info.state_folder) {
+    : settings_(settings),
+      context_(settings_),
+      gate_(context_),
+      answers_(context_),
+      state_folder_(info.state_folder),
+      cache_folder_(info.cache_folder) {
   context_.version = info.version;
 }
 
@@ -101,6 +106,7 @@ Status Server::Service::load(const LoadProgress& progress) {
   options.queue_limit = settings_.queue;
   options.clock = &context_.clock;
   options.state_folder = data_folder();
+  options.store_folder = cache_folder_.empty() ? "" : cache_folder_ + "/kv";
   options.step_end = [this] { context_.link.step_end(); };
   if (settings_.fetch_images) options.fetch_image = [this](const std::string& url, size_t max) { return fetch_image(url, max); };
   DI_TRY(host_, Host::open(settings_.host, std::move(options)));
@@ -192,7 +198,9 @@ void Server::Service::handle(std::shared_ptr<HttpExchange> exchange) {
   call->params = std::move(match.params);
   call->request_id = gate_.request_id_of(request);
   call->headers = gate_.common_headers(request, call->request_id);
-  call->key = gate_.identify(request).key;
+  const Gate::Identity who = gate_.identify(request);
+  call->key = who.key;
+  call->tenant = who.tenant;
   call->line.remote = request.remote;
   call->line.method = request.method;
   call->line.path = request.path;

@@ -46,7 +46,7 @@ class Server::Service final : public HttpHandler {
   ServerContext context_;
   Gate gate_;
   Answers answers_;
-  std::string state_folder_;
+  std::string state_folder_, cache_folder_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<BatchService> batches_;

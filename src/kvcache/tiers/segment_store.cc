@@ -86,20 +86,21 @@ StoreRead SegmentStore::read(const RecordView& wanted, std::span<uint8_t> payloa
     const int64_t now = now_s();
     const std::lock_guard lock(index_);
     const PageLocation* found = locations(wanted.kind).find(wanted.key);
-    if (!found || !is_live(found->segment, now) || clock_.now_us() < read_again_us_) return StoreRead::kMiss;
+    if (!found || !is_live(found->segment, now)) return StoreRead::kMiss;
+    if (clock_.now_us() < read_again_us_) return StoreRead::kFault;
     at = *found;
     const SegmentHeader& header = segments_[at.segment].header;
     identity = header.identity;
     ageing = is_ageing(options_.lives, header.retention, header.expires_s, now);
   }
   const std::shared_ptr<DiskFile> file = file_of(at.segment);
-  if (!file) return StoreRead::kMiss;
+  if (!file) return StoreRead::kFault;
   const int64_t offset = int64_t{at.first_block} * kStoreBlock;
   BlockBuffer buffer(record_bytes(wanted.tokens.size(), payload.size()));
   const Status got = file->read(offset, buffer.bytes());
   if (!got) {
     read_failed(wanted, at, got.error());
-    return StoreRead::kMiss;
+    return got.error().code == ErrorCode::kCorrupt ? StoreRead::kMiss : StoreRead::kFault;
   }
   const auto record = decode_record(identity, static_cast<uint64_t>(offset), buffer.bytes());
   if (!record) {

@@ -45,6 +45,7 @@ struct SegmentStoreOptions {
 
 enum class StoreRead {
   kMiss,
+  kFault,  // a miss because the disk did not answer, now or just before
   kHit,
   kHitAgeing,  // put it again: its segment expires soon
 };

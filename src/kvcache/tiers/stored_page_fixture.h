@@ -62,7 +62,7 @@ enum class Found { kMiss, kExact, kAgeing, kWrong };
 inline Found find_page(SegmentStore& store, const TestPage& page) {
   std::vector<uint8_t> payload(page.payload.size());
   const StoreRead read = store.read(page.record(), payload);
-  if (read == StoreRead::kMiss) return Found::kMiss;
+  if (read == StoreRead::kMiss || read == StoreRead::kFault) return Found::kMiss;
   if (payload != page.payload) return Found::kWrong;
   return read == StoreRead::kHit ? Found::kExact : Found::kAgeing;
 }

@@ -1,0 +1,96 @@
+#include "host/open_store.h"
+
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+
+namespace deepinfer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kMostBytes = 10'000'000'000;
+constexpr int64_t kShareOfFree = 10;
+constexpr double kGigabyte = 1e9;
+
+// Of what is free where the folder is, or will be; 0 = unknown.
+int64_t free_bytes(fs::path folder) {
+  std::error_code status;
+  while (!fs::exists(folder, status) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, status);
+  return status ? 0 : static_cast<int64_t>(space.available);
+}
+
+std::string hex(const StoreFingerprint& fingerprint) {
+  std::string out;
+  for (const uint8_t byte : fingerprint) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+std::string program_identity() {
+  const auto program = MappedFile::open("/proc/self/exe");
+  if (!program) return "unknown";
+  return hex(store_fingerprint({reinterpret_cast<const char*>(program->bytes().data()), program->bytes().size()}));
+}
+
+// Names, sizes and dates: reading hundreds of gigabytes at each start is no way to notice that one tensor changed.
+std::string files_identity(const std::string& model) {
+  std::string path = model.starts_with("scripted:") ? model.substr(9) : model;
+  std::vector<std::string> lines;
+  const auto add = [&](const fs::path& file) {
+    struct stat info {};
+    if (::stat(file.c_str(), &info) != 0) return;
+    lines.push_back(
+        fmt::format("{} {} {}.{}", file.filename().string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec));
+  };
+  std::error_code status;
+  if (fs::is_directory(path, status)) {
+    for (fs::directory_iterator it(path, status), end; !status && it != end; it.increment(status)) add(it->path());
+  } else {
+    add(path);
+  }
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{}\n{}", model.starts_with("random:") ? model : "", fmt::join(lines, "\n"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HostStore>> HostStore::open(const HostSettings& settings, const std::string& standard_folder,
+                                                   const std::string& model) {
+  std::unique_ptr<HostStore> store;
+  if (settings.store == "off" || (settings.store.empty() && standard_folder.empty())) return store;
+  store = std::make_unique<HostStore>();
+  store->was_asked_for_ = !settings.store.empty();
+  store->folder_ = store->was_asked_for_ ? settings.store : standard_folder;
+  store->limit_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_size) * kGigabyte);
+  if (store->limit_bytes_ == 0) store->limit_bytes_ = std::min(kMostBytes, free_bytes(store->folder_) / kShareOfFree);
+  store->identity_ = program_identity() + "\n" + files_identity(model);
+  if (getentropy(&store->seed_, sizeof(store->seed_)) != 0) return io_error("the system gives no random seed for the KV store");
+  return store;
+}
+
+StoreTierOptions HostStore::options(const std::string& fingerprint) {
+  StoreTierOptions out;
+  out.disk = &disk_;
+  out.date = &date_;
+  out.folder = folder_;
+  out.fingerprint = fingerprint + "\n" + identity_;
+  out.limit_bytes = limit_bytes_;
+  out.writer_seed = seed_;
+  return out;
+}
+
+std::string HostStore::summary() const {
+  return fmt::format("KV store in {}, at most {:.1f} GB; --store off for none", folder_,
+                     static_cast<double>(limit_bytes_) / kGigabyte);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,167 @@
+// What the sequence cache does with the store on a disk: staging what it publishes, bringing back what a prompt begins with.
+#include <algorithm>
+#include <utility>
+
+#include "kvcache/sequence_cache.h"
+#include "kvcache/tiers/store_tools.h"
+
+namespace deepinfer {
+
+// True while the store is read for this prompt. Asked once; while it is read, others with the same beginning wait for it as they
+// wait for one who computes it.
+bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& out) {
+  if (out.load) {
+    if (!tier_->is_over(*out.load)) return true;
+    withdraw_load(out);
+    return false;
+  }
+  if (std::exchange(out.asked_store, true)) return false;
+  out.retention = content.retention;
+  out.tenant_tag = tenant_tag(content.tenant);
+  auto wanted = worth_loading(content, out);
+  if (!wanted) return false;
+  out.load = tier_->load(std::move(wanted));
+  out.load_announced = out.load->pages > 0;
+  if (out.load_announced) index_->announce(out.keys[out.load->first]);
+  return true;
+}
+
+// Null when computing is faster than reading.
+std::shared_ptr<StoreLoad> SequenceCache::worth_loading(const SequenceContent& content, const CachedSequence& out) const {
+  const auto& keys = out.keys;
+  const size_t here = found_.pages.size(), there = here + tier_->match(std::span(keys).subspan(here));
+  const auto page_at = [&](Position border) { return static_cast<size_t>(border / page_tokens_) - 1; };
+  const auto on_shelf = [&](Position border) {
+    return page_at(border) < here && shelf_->of_page(found_.pages[page_at(border)]) != SnapshotShelf::kNone;
+  };
+  const auto anywhere = [&](Position border) { return on_shelf(border) || tier_->has_snapshot(keys[page_at(border)]); };
+  const auto start = [&](size_t pages, auto has) {
+    return resume_start(options_.replay, content.original_prompt_tokens, static_cast<Position>(pages) * page_tokens_, has);
+  };
+  const ReplayStart with = start(there, anywhere), without = start(here, on_shelf);
+  // A start that is a replay's has a floor, or is the beginning.
+  const bool snapshot = with.begin > 0 && with.window_floor == 0 && !on_shelf(with.begin);
+  const int64_t bytes = tier_->load_bytes(there - here, snapshot);
+  if (!load_pays({bytes, tier_->read_bytes_per_us(), with.begin - without.begin, content.us_per_token})) return nullptr;
+
+  const auto key_before = [&](size_t page) { return page == 0 ? out.root : keys[page - 1]; };
+  const auto tokens_of = [&](size_t first, size_t count) {
+    const auto size = static_cast<size_t>(page_tokens_);
+    const auto part = content.tokens.subspan(first * size, count * size);
+    return std::vector<TokenId>(part.begin(), part.end());
+  };
+  auto load = std::make_shared<StoreLoad>();
+  load->retention = out.retention;
+  load->tenant = out.tenant_tag;
+  load->first = here, load->pages = there - here;
+  load->keys = {key_before(here)};
+  load->keys.insert(load->keys.end(), keys.begin() + static_cast<std::ptrdiff_t>(here),
+                    keys.begin() + static_cast<std::ptrdiff_t>(there));
+  load->tokens = tokens_of(here, there - here);
+  if (!snapshot) return load;
+  const size_t page = page_at(with.begin);
+  load->border = with.begin;
+  load->border_key = keys[page], load->border_parent = key_before(page);
+  load->border_tokens = tokens_of(page, 1);
+  return load;
+}
+
+// Turns what has come into published pages, which `pages` then holds behind those that were found. REQUIRES: room for them.
+void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages) {
+  const StoreLoad& load = *out.load;
+  const size_t found = found_.pages.size();
+  const auto bytes = static_cast<size_t>(tier_->load_bytes(1, false));
+  // Pages before them may have been evicted meanwhile, or others have published some of them.
+  for (size_t i = found; i >= load.first && i < load.first + load.ready(); ++i) {
+    auto fresh = store_->pool().lease(1);
+    DI_CHECK(fresh.ok());
+    const int32_t page = fresh->pages()[0];
+    const int32_t used = index_->publish(out.root, out.keys, i, content.tokens, i == 0 ? -1 : found_.pages[i - 1], page);
+    if (used != page) break;
+    store_->upload_page(page, load.payload.get() + (i - load.first) * bytes);
+    pages.append(*std::move(fresh));
+    found_.pages.push_back(page);
+  }
+  const auto loaded = static_cast<Position>(found_.pages.size() - found) * page_tokens_;
+  take_loaded_snapshot(*out.load);
+  // What follows now is another question than what was missing before.
+  index_->match(out.root, out.keys, content.tokens, found_);
+  out.verdict = found_.verdict;
+  out.verdict.loaded_tokens = loaded;
+  if (load.reason != MissReason::kNone && found_.pages.size() < load.first + load.pages) out.verdict.reason = load.reason;
+  tier_->retire(std::move(out.load), store_->record());
+}
+
+void SequenceCache::take_loaded_snapshot(StoreLoad& load) {
+  const size_t page = static_cast<size_t>(load.border / page_tokens_);
+  if (!load.snapshot || page > found_.pages.size()) return;
+  const int32_t of = found_.pages[page - 1];
+  if (shelf_->of_page(of) != SnapshotShelf::kNone) return;
+  const int32_t id = shelf_->take();
+  if (id == SnapshotShelf::kNone) return;
+  // The buffer that was there may still be read by the device; it goes when the load does.
+  load.snapshot = shelf_->exchange(id, std::move(load.snapshot));
+  shelf_->attach(id, of);
+}
+
+void SequenceCache::withdraw_load(CachedSequence& sequence) {
+  if (std::exchange(sequence.load_announced, false)) index_->withdraw(sequence.keys[sequence.load->first]);
+}
+
+void SequenceCache::end_load(CachedSequence& sequence) {
+  if (!sequence.load) return;
+  withdraw_load(sequence);
+  tier_->retire(std::move(sequence.load), 0);
+}
+
+// The copy is enqueued behind what wrote the page and before whatever writes to it next, so the page need not be held.
+void SequenceCache::stage_page(const CachedSequence& sequence, size_t index) {
+  StagingRing::Slot* slot = tier_->stage(RecordKind::kPage);
+  if (!slot) return;
+  const int32_t page = sequence.lease.pages()[index];
+  const auto tokens = index_->tokens_of(page);
+  slot->retention = sequence.retention;
+  slot->key = sequence.keys[index];
+  slot->parent = index == 0 ? sequence.root : sequence.keys[index - 1];
+  slot->tenant = sequence.tenant_tag;
+  std::copy(tokens.begin(), tokens.end(), slot->tokens.begin());
+  store_->download_page(page, slot->payload.data());
+  slot->ticket = store_->record();
+}
+
+// Of a border whose snapshot stands on the shelf, in memory of the host.
+void SequenceCache::stage_snapshot(const CachedSequence& sequence, Position border) {
+  const size_t index = static_cast<size_t>(border / page_tokens_) - 1;
+  const int32_t page = sequence.lease.pages()[index], id = shelf_->of_page(page);
+  if (id == SnapshotShelf::kNone) return;
+  StagingRing::Slot* slot = tier_->stage(RecordKind::kSnapshot);
+  if (!slot) return;
+  const auto tokens = index_->tokens_of(page);
+  slot->retention = RetentionClass::kSession;
+  slot->key = sequence.keys[index];
+  slot->parent = index == 0 ? sequence.root : sequence.keys[index - 1];
+  slot->tenant = sequence.tenant_tag;
+  std::copy(tokens.begin(), tokens.end(), slot->tokens.begin());
+  std::copy_n(shelf_->data(id), slot->payload.size(), slot->payload.data());
+  slot->ticket = 0;
+}
+
+// Where the next turn resumes, if it begins with all of this one.
+void SequenceCache::stage_turn_end(const CachedSequence& sequence) {
+  const auto& own = sequence.own_snapshots;
+  const Position serves = snapshot_border(options_.replay, sequence.computed);
+  const auto last = std::find_if(own.rbegin(), own.rend(), [&](Position border) { return border <= serves; });
+  if (last != own.rend()) stage_snapshot(sequence, *last);
+}
+
+void SequenceCache::settle(Ticket waited, bool good) {
+  if (tier_) tier_->settle(waited, good);
+}
+
+void SequenceCache::settle_all() {
+  if (!tier_ || !tier_->busy()) return;
+  const Ticket all = store_->record();
+  tier_->settle(all, store_->wait(all).ok());
+}
+
+}  // namespace deepinfer

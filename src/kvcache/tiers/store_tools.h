@@ -1,0 +1,64 @@
+// kvcache/tiers/store_tools.h - looking into the folder of a store from outside, beside the servers that use it.
+//
+// Promise: survey() changes nothing. drop() removes what was asked for from every segment that no living process writes: whole
+// files where it can; where others' records are in the same file these move, with their expiry, into a new one first.
+// Threads: pure apart from the disk.
+//
+//   DI_TRY(const StoreSurvey survey, survey_store(disk, folder, true));
+//   DI_TRY(const StoreDrop dropped, drop_from_store(disk, folder, {.tenant = tag}, seed));
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "kvcache/tiers/retention.h"
+#include "kvcache/tiers/store_disk.h"
+
+namespace deepinfer {
+
+// What records carry of a tenant.
+inline uint64_t tenant_tag(std::string_view tenant) { return hash_bytes(tenant); }
+
+struct TenantShare {
+  int64_t records = 0, bytes = 0;
+};
+
+struct SurveyedSegment {
+  std::string path;  // below the folder
+  int64_t bytes = 0;
+  SegmentName name;
+  SegmentHeader header;
+  bool sealed = false;
+  int64_t pages = 0, snapshots = 0;
+  int64_t damaged = 0;  // records that fail their check, of all if everything was read
+  std::map<uint64_t, TenantShare> tenants;
+  std::string error;  // why nothing of it can be read
+};
+
+struct StoreSurvey {
+  std::vector<SurveyedSegment> segments;
+  int64_t other_files = 0, other_bytes = 0;
+};
+
+// `read_all`: every record is read and checked, else the tables of sealed segments are believed.
+Result<StoreSurvey> survey_store(StoreDisk& disk, const std::string& folder, bool read_all);
+
+// What a record must be to go; nothing set: all.
+struct StoreSelection {
+  std::optional<uint64_t> tenant;
+  std::optional<RetentionClass> retention;
+};
+
+struct StoreDrop {
+  int64_t removed_segments = 0, rewritten_segments = 0, removed_records = 0;
+  std::vector<std::string> in_use;  // segments with such records that a living process writes
+};
+
+Result<StoreDrop> drop_from_store(StoreDisk& disk, const std::string& folder, const StoreSelection& selection,
+                                  uint64_t writer_seed);
+
+}  // namespace deepinfer

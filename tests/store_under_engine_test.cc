@@ -1,0 +1,275 @@
+// The store on a disk under the engine: what one process left serves the next one with the bytes of a cold engine, in every
+// replay mode and from every state of the disk; nobody waits for a disk that does not answer (oracle_rules.md R2, R8, R9).
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "kvcache/tiers/memory_disk_fixture.h"
+#include "tests/engine_harness.h"
+#include "tests/shipped_model.h"
+
+namespace deepinfer {
+namespace {
+
+const V41Options& shipped() {
+  static const V41Options options = shipped_options();
+  return options;
+}
+
+struct Served {
+  Answer answer;
+  Usage usage;
+  PrefixVerdict verdict;
+};
+
+// One life of an engine; what it stored is on the disk when it ends.
+class Life {
+ public:
+  Life(const char* device, const EngineOptions& options)
+      : device_(device_named(device, 1)),
+        model_(value(V41Model::create(*device_, shipped()))),
+        engine_(value(Engine::create(*device_, *model_, options))) {}
+
+  Served ask(const Request& request) {
+    Served out;
+    const EventHandler record = seen_.handler();
+    const RequestId id = submit_patiently(*engine_, request, [&](const Event& event) {
+      if (event.finish != FinishReason::kNone)
+        out.usage = event.usage, out.verdict = event.report->prefix.value_or(PrefixVerdict());
+      record(event);
+    });
+    run_until_idle(*engine_);
+    expect_all_free(*engine_);
+    out.answer = seen_[id];
+    return out;
+  }
+  Engine& engine() { return *engine_; }
+  Recorder& seen() { return seen_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<V41Model> model_;
+  std::unique_ptr<Engine> engine_;
+  Recorder seen_;
+};
+
+const DateClock kDate;
+
+EngineOptions with_store(StoreDisk& disk, ReplayMode mode = ReplayMode::kDecoder) {
+  // Sizes of their own, also under the hostile preset: what is tested needs its snapshots.
+  EngineOptions options{.context = 1024, .pages = 64, .replay = mode, .snapshot_bytes = 64 << 20};
+  options.store.disk = &disk;
+  options.store.date = &kDate;
+  options.store.folder = "/store";
+  options.store.fingerprint = "test";
+  options.store.deadline.base_us = 60'000'000;  // a machine of tests may be busy
+  return options;
+}
+
+EngineOptions cold(ReplayMode mode) { return {.context = 1024, .pages = 64, .replay = mode, .prefix_cache = false}; }
+
+Request request_of(std::vector<TokenId> prompt, int32_t max_tokens, uint64_t seed = 1) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.stop_ids = {1};
+  request.sampling.seed = seed;
+  request.sampling.num_logprobs = 2;
+  return request;
+}
+
+std::vector<TokenId> random_tokens(std::mt19937& random, int32_t count) {
+  std::vector<TokenId> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back(3 + static_cast<TokenId>(random() % (kTextTokens - 3)));
+  return tokens;
+}
+
+void append(std::vector<TokenId>& to, const std::vector<TokenId>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+TEST(StoreUnderEngine, EachTurnInAnotherLifeGivesTheBytesOfAColdEngine) {
+  for (const char* device : {"cpu", "delayed"}) {
+    for (const ReplayMode mode : {ReplayMode::kOff, ReplayMode::kDecoder}) {
+      MemoryDisk disk;
+      Life fresh("cpu", cold(mode));
+      std::mt19937 random(7);
+      std::vector<TokenId> history = random_tokens(random, 400);
+      for (int turn = 0; turn < 3; ++turn) {
+        Life life(device, with_store(disk, mode));
+        const Request request = request_of(history, 70, static_cast<uint64_t>(turn));
+        const Served hit = life.ask(request);
+        ASSERT_EQ(hit.answer, fresh.ask(request).answer) << device << ' ' << replay_mode_name(mode) << ", turn " << turn;
+        EXPECT_EQ(hit.usage.cached_tokens > 0, turn > 0);
+        EXPECT_EQ(hit.verdict.loaded_tokens, hit.usage.cached_tokens);
+        append(history, hit.answer.tokens);
+        append(history, random_tokens(random, 20));
+      }
+    }
+  }
+}
+
+// At most R + W - 1 + a page and what is new.
+TEST(StoreUnderEngine, TheNextTurnComputesNoMoreThanItsWindowsAndWhatIsNew) {
+  MemoryDisk disk;
+  std::mt19937 random(8);
+  std::vector<TokenId> history = random_tokens(random, 450);
+  {
+    Life life("cpu", with_store(disk));
+    append(history, life.ask(request_of(history, 400)).answer.tokens);
+  }
+  const auto turn_end = static_cast<int64_t>(history.size());
+  append(history, random_tokens(random, 15));
+  Life life("cpu", with_store(disk));
+  const Served hit = life.ask(request_of(history, 4));
+  const int64_t window = shipped().shape.window, size = static_cast<int64_t>(history.size());
+  EXPECT_GE(hit.usage.cached_tokens, turn_end / 64 * 64 - 64);
+  EXPECT_LE(size - hit.usage.cached_tokens + hit.usage.replayed_tokens, 2 * window + 62 + (size - turn_end));
+  const StoreTierStats stats = life.engine().stats().store;
+  EXPECT_EQ(stats.loads, 1);
+  EXPECT_EQ(stats.loaded_snapshots, 1);
+}
+
+TEST(StoreUnderEngine, AnotherTenantOrModelFindsNothing) {
+  MemoryDisk disk;
+  std::mt19937 random(9);
+  Request request = request_of(random_tokens(random, 500), 4);
+  request.tenant = "a";
+  Served first = Life("cpu", with_store(disk)).ask(request);
+  request.tenant = "b";
+  const Served other = Life("cpu", with_store(disk)).ask(request);
+  EXPECT_EQ(other.usage.cached_tokens, 0);
+  EXPECT_EQ(other.verdict.reason, MissReason::kNew);
+  EXPECT_EQ(other.answer, first.answer);
+  request.tenant = "a";
+  EngineOptions options = with_store(disk);
+  options.store.fingerprint = "another";
+  EXPECT_EQ(Life("cpu", options).ask(request).usage.cached_tokens, 0);
+  EXPECT_EQ(Life("cpu", with_store(disk)).ask(request).usage.cached_tokens, 448);
+}
+
+TEST(StoreUnderEngine, DamageIsAMiss) {
+  std::mt19937 random(10);
+  const Request request = request_of(random_tokens(random, 500), 8);
+  MemoryDisk disk;
+  const Served first = Life("cpu", with_store(disk)).ask(request);
+  for (int round = 0; round < 6; ++round) {
+    for (const std::string& path : disk.paths()) {
+      if (!path.ends_with(".seg") || path.find("/chat/") == std::string::npos) continue;
+      auto& bytes = disk.bytes_of(path);
+      bytes[4096 + random() % (bytes.size() - 4096)] ^= static_cast<uint8_t>(1 + random() % 255);
+    }
+    ASSERT_EQ(Life("cpu", with_store(disk)).ask(request).answer, first.answer) << round;
+  }
+}
+
+MemoryDisk::Fault refusing(std::string_view operation) {
+  return [operation](std::string_view what, const std::string&) {
+    return what == operation ? Status(io_error("refused")) : Status();
+  };
+}
+
+TEST(StoreUnderEngine, ADiskThatRefusesCostsHitsOnly) {
+  std::mt19937 random(11);
+  const Request request = request_of(random_tokens(random, 500), 4);
+  MemoryDisk disk;
+  const Served first = Life("cpu", with_store(disk)).ask(request);
+  disk.set_fault(refusing("read"));
+  {
+    Life life("cpu", with_store(disk));
+    const Served served = life.ask(request);
+    EXPECT_EQ(served.answer, first.answer);
+    EXPECT_EQ(served.usage.cached_tokens, 0);
+  }
+  disk.set_fault(nullptr);
+  Life life("cpu", with_store(disk));
+  disk.set_fault(refusing("read"));
+  const Served served = life.ask(request);
+  EXPECT_EQ(served.answer, first.answer);
+  EXPECT_EQ(served.verdict.reason, MissReason::kTierDown);
+  disk.set_fault(refusing("write"));
+  EXPECT_EQ(life.ask(request_of(random_tokens(random, 200), 4)).answer.finals, 1);
+  disk.set_fault(nullptr);
+}
+
+// Reads stand still until the gate opens.
+class Gate {
+ public:
+  Status pass(std::string_view what) {
+    std::unique_lock lock(mutex_);
+    if (what == "read") open_.wait(lock, [&] { return is_open_; });
+    return {};
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable open_;
+  bool is_open_ = false;
+};
+
+TEST(StoreUnderEngine, NobodyWaitsForADiskThatDoesNotAnswer) {
+  std::mt19937 random(12);
+  const Request request = request_of(random_tokens(random, 500), 4);
+  MemoryDisk disk;
+  const Served first = Life("cpu", with_store(disk)).ask(request);
+  Gate gate;
+  EngineOptions options = with_store(disk);
+  options.store.deadline = {.base_us = 300'000, .per_1k_us = 0};
+  Life life("cpu", options);
+  disk.set_fault([&](const char* what, const std::string&) { return gate.pass(what); });
+  Recorder& seen = life.seen();
+  Served late;
+  const RequestId waits = value(life.engine().submit(request, [&](const Event& event) {
+    if (event.finish != FinishReason::kNone) late.usage = event.usage, late.verdict = *event.report->prefix;
+    seen.handler()(event);
+  }));
+  const RequestId passes = value(life.engine().submit(request_of(random_tokens(random, 20), 4), seen.handler()));
+  while (seen[passes].finals == 0) life.engine().step();
+  EXPECT_EQ(seen[waits].finals, 0) << "the one that waits for the store was overtaken";
+  run_until_idle(life.engine());
+  EXPECT_EQ(seen[waits], first.answer);
+  EXPECT_EQ(late.verdict.reason, MissReason::kLate);
+  EXPECT_EQ(late.usage.cached_tokens, 0);
+  EXPECT_EQ(life.engine().stats().store.late, 1);
+  gate.open();
+}
+
+// Requests that share beginnings, in a pool that is always full, over lives and a disk that fails now and then.
+TEST(StoreUnderEngine, CrowdedPoolsAndFailingDisksGiveTheBytesOfAColdEngine) {
+  MemoryDisk disk;
+  std::mt19937 random(13);
+  const auto stem = random_tokens(random, 260);
+  Life fresh("cpu", cold(ReplayMode::kDecoder));
+  for (int life_number = 0; life_number < 4; ++life_number) {
+    std::mt19937 faults(static_cast<uint32_t>(life_number));
+    std::mutex mutex;
+    disk.set_fault([&](std::string_view what, const std::string&) {
+      const std::lock_guard lock(mutex);
+      return what == "read" && faults() % 8 == 0 ? Status(io_error("EIO")) : Status();
+    });
+    EngineOptions options = with_store(disk);
+    options.pages = 14, options.max_batch = 4, options.context = 640;
+    options.store.retry_us = 1'000;
+    options.store.staged_pages = 4;
+    Life life("cpu", options);
+    std::vector<std::pair<Request, RequestId>> asked;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<TokenId> prompt(stem.begin(), stem.begin() + 64 * (1 + static_cast<int64_t>(random() % 4)));
+      append(prompt, random_tokens(random, 1 + static_cast<int32_t>(random() % 150)));
+      Request request = request_of(prompt, 1 + static_cast<int32_t>(random() % 40), random());
+      asked.emplace_back(request, submit_patiently(life.engine(), request, life.seen().handler()));
+    }
+    run_until_idle(life.engine());
+    expect_all_free(life.engine());
+    for (const auto& [request, id] : asked) ASSERT_EQ(life.seen()[id], fresh.ask(request).answer) << life_number;
+    disk.set_fault(nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace deepinfer
