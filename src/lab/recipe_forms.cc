@@ -108,7 +108,8 @@ Json inference_form(const ChatRequest& request) {
 Json parsing_form(const ParseOptions& options, bool thinking) {
   Json stage;
   switch (options.start) {
-    case ParseStart::kPlain: break;
+    case ParseStart::kPlain:
+    case ParseStart::kRaw: break;
     case ParseStart::kReasoning: stage = "ReasoningStart"; break;
     case ParseStart::kReasoningContinued: stage = "ReasoningContinuation"; break;
     case ParseStart::kContentContinued: stage = "ContentContinuation"; break;

@@ -15,6 +15,7 @@ constexpr const char* kEndThink = "</think>";
 enum class Stage {
   kText,         // the answer
   kTextLeading,  // the answer, line feeds at its start dropped
+  kRaw,          // the answer, whatever it holds
   kReasoning,
   kReasoningLeading,
   kJson,      // inside the JSON value
@@ -96,6 +97,7 @@ Branches branches_of(Stage stage, const ParseOptions& options) {
   switch (stage) {
     case Stage::kText: return text_branches(options, false);
     case Stage::kTextLeading: return text_branches(options, true);
+    case Stage::kRaw: add_stops(out, options); return out;
     case Stage::kReasoning: return reasoning_branches(options, false);
     case Stage::kReasoningLeading: return reasoning_branches(options, true);
     case Stage::kJson:
@@ -127,6 +129,7 @@ Action action_of(Stage stage, const ParseOptions& options) {
   switch (stage) {
     case Stage::kText:
     case Stage::kTextLeading: return options.json_output ? Action::kSpace : Action::kContent;
+    case Stage::kRaw:
     case Stage::kJson: return Action::kContent;
     case Stage::kJsonDone: return Action::kSpace;
     case Stage::kReasoning:
@@ -145,6 +148,7 @@ Stage first_stage(const ParseOptions& options) {
     case ParseStart::kReasoning: return Stage::kReasoningLeading;
     case ParseStart::kReasoningContinued: return Stage::kReasoning;
     case ParseStart::kContentContinued: return Stage::kText;
+    case ParseStart::kRaw: return Stage::kRaw;
     case ParseStart::kPlain: break;
   }
   return Stage::kTextLeading;

@@ -25,8 +25,8 @@
 
 namespace deepinfer {
 
-// Where the text of the answer begins.
-enum class ParseStart { kPlain, kReasoning, kReasoningContinued, kContentContinued };
+// Where the text of the answer begins; kRaw: it is no chat's, and nothing but a stop string is looked for.
+enum class ParseStart { kPlain, kReasoning, kReasoningContinued, kContentContinued, kRaw };
 
 struct ParseOptions {
   bool tool_calls = false;            // look for calls

@@ -54,6 +54,14 @@ TEST(OutputParser, PlainAnswerKeepsInnerNewlines) {
   EXPECT_EQ(parse({.start = ParseStart::kReasoningContinued}, {"\nx</think>y"}).reasoning, "\nx");
 }
 
+TEST(OutputParser, RawTextStaysAsItIs) {
+  const std::string text = "\n\na</think>b\n</think>" + kCall;
+  EXPECT_EQ(parse({.start = ParseStart::kRaw}, {text}).content, text);
+  const Answer stopped = parse({.start = ParseStart::kRaw, .stop = {"k>b"}}, {text});
+  EXPECT_EQ(stopped.content, "\n\na</thin");
+  EXPECT_EQ(stopped.stop, "k>b");
+}
+
 TEST(OutputParser, UnfinishedMarkupBecomesText) {
   EXPECT_EQ(parse({.start = ParseStart::kReasoning}, {"so </thi"}).reasoning, "so </thi");
   EXPECT_EQ(parse({.tool_calls = true}, {"a\n<｜DSM"}).content, "a\n<｜DSM");
