@@ -57,6 +57,21 @@ RetentionClass retention_of(const Conversation& conversation) {
   return agent ? RetentionClass::kAgent : RetentionClass::kChat;
 }
 
+// Each picture has one placeholder among the ids.
+int64_t tokens_with(const std::vector<PreparedImage>& pictures, const std::vector<TokenId>& ids) {
+  int64_t tokens = static_cast<int64_t>(ids.size());
+  for (const PreparedImage& picture : pictures) tokens += picture.tokens - 1;
+  return tokens;
+}
+
+// An answer has one token at least: a prompt that fills the context is one too long.
+std::optional<int64_t> wanted_tokens(const AskOptions& options, int64_t prompt_tokens, int64_t context) {
+  const int64_t left = context - prompt_tokens;
+  std::optional<int64_t> wanted = options.max_tokens;
+  if (options.fits_max_tokens && wanted) wanted = std::max<int64_t>(0, std::min(*wanted, left));
+  return left == 0 ? std::max<int64_t>(1, wanted.value_or(1)) : wanted;
+}
+
 }  // namespace
 
 Status set_thinking(Conversation& conversation, const std::string& think) {
@@ -72,9 +87,8 @@ Result<int64_t> count_prompt_tokens(const Host& host, const Conversation& conver
   DI_CHECK_OK(check_text(conversation));
   const Prompt prompt = render_prompt(conversation);
   DI_TRY(const std::vector<TokenId> ids, prompt.encode(host.tokenizer()));
-  DI_TRY(const int64_t rows, host.image_encoder().count_rows(prompt.images()));
-  // Each picture has one placeholder among the ids.
-  return static_cast<int64_t>(ids.size()) + rows - static_cast<int64_t>(prompt.images().size());
+  DI_TRY(const auto pictures, host.image_encoder().prepare(prompt.images()));
+  return tokens_with(pictures, ids);
 }
 
 Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversation, const AskOptions& options) {
@@ -83,17 +97,13 @@ Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversatio
   DI_TRY(prompt.constraint, answer_constraint(host, conversation, options.grammar));
   const Prompt rendered = render_prompt(conversation);
   DI_TRY(prompt.ids, host.prompt_cache().encode(rendered, host.tokenizer(), options.tenant));
-  DI_TRY(prompt.images, host.image_encoder().encode(rendered.images(), prompt.ids));
-  const int64_t prompt_tokens = static_cast<int64_t>(prompt.ids.size());
+  DI_TRY(const auto pictures, host.image_encoder().prepare(rendered.images()));
+  const int64_t prompt_tokens = tokens_with(pictures, prompt.ids);
   const int64_t context = host.engine().options().context;
-  if (prompt_tokens >= context) {
-    return too_large(
-        fmt::format("the prompt has {} tokens, the context holds {}; shorten it or raise --context (the model holds {})",
-                    prompt_tokens, context, host.model().shape().max_context));
-  }
-  std::optional<int64_t> wanted = options.max_tokens;
-  if (options.fits_max_tokens && wanted) wanted = std::min(*wanted, context - prompt_tokens);
-  DI_TRY(prompt.max_tokens, resolve_max_tokens(conversation, wanted, prompt_tokens, context));
+  DI_TRY(prompt.max_tokens,
+         resolve_max_tokens(conversation, wanted_tokens(options, prompt_tokens, context), prompt_tokens, context));
+  // The tower runs for prompts that fit only.
+  DI_TRY(prompt.images, host.image_encoder().encode(pictures, prompt.ids));
   prompt.parsing = parse_options(conversation, options.stop);
   const bool formed = conversation.format.kind != ResponseFormat::Kind::kText || options.grammar;
   prompt.parsing.exact = prompt.constraint.grammar && formed;

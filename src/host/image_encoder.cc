@@ -58,6 +58,7 @@ ImageEncoder::ImageEncoder(const LanguageModel& model, int32_t threads, ImageLim
 ImageEncoder::~ImageEncoder() = default;
 
 Result<std::vector<PreparedImage>> ImageEncoder::prepare(const std::vector<ImageReference>& images) const {
+  if (images.empty()) return std::vector<PreparedImage>();
   if (!model_.shape().vision) {
     return invalid_argument(
         fmt::format("The model {} has no vision tower and reads text only: remove the images, or serve a checkpoint with one.",
@@ -67,23 +68,15 @@ Result<std::vector<PreparedImage>> ImageEncoder::prepare(const std::vector<Image
   std::transform(images.begin(), images.end(), std::back_inserter(sources), source_of);
   ImageResolver resolver(limits_);
   auto prepared = resolver.resolve(sources);
-  if (!prepared) return invalid_argument(prepared.problem().message);
-  return *std::move(prepared);
+  if (prepared) return *std::move(prepared);
+  const ImageProblem& problem = prepared.problem();
+  return Error{problem.is_retryable() ? ErrorCode::kUnavailable : ErrorCode::kInvalidArgument, problem.message};
 }
 
-Result<int64_t> ImageEncoder::count_rows(const std::vector<ImageReference>& images) const {
-  if (images.empty()) return int64_t{0};
-  DI_TRY(const auto prepared, prepare(images));
-  int64_t rows = 0;
-  for (const PreparedImage& image : prepared) rows += image.tokens;
-  return rows;
-}
-
-Result<std::vector<ImageSpan>> ImageEncoder::encode(const std::vector<ImageReference>& images, std::vector<TokenId>& ids) {
+Result<std::vector<ImageSpan>> ImageEncoder::encode(const std::vector<PreparedImage>& pictures, std::vector<TokenId>& ids) {
   std::vector<ImageSpan> spans;
-  if (images.empty()) return spans;
-  DI_TRY(const auto prepared, prepare(images));
-  for (const PreparedImage& image : prepared) {
+  if (pictures.empty()) return spans;
+  for (const PreparedImage& image : pictures) {
     DI_TRY(const auto rows, rows_of(image));
     ImageSpan& span = spans.emplace_back();
     span.rows = image.tokens;
@@ -109,7 +102,7 @@ Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const
     DI_TRY(device_, make_cpu_device(options));
   }
   const int32_t patch = limits_.geometry.patch;
-  const PatchGrid grid{image.pixels.height / patch, image.pixels.width / patch};
+  const PatchGrid grid{image.pixels->height / patch, image.pixels->width / patch};
   DI_TRY(VisionSpan span, encode_image(*device_, model->shape(), model->device_weights(), image_patches(image, patch), grid));
   ++num_encoded_;
   if (span.roles.size() != static_cast<size_t>(image.tokens)) {

@@ -7,7 +7,8 @@
 // Threads: any; encodes one picture at a time, on a device of its own, so that the engine's steps never wait for it (on a GPU
 // only for its allocations).
 //
-//   DI_TRY(const auto spans, host.image_encoder().encode(prompt.images(), ids));   // ids grow by the rows of the pictures
+//   DI_TRY(const auto pictures, encoder.prepare(prompt.images()));   // decoded; they say how many rows they take
+//   DI_TRY(const auto spans, encoder.encode(pictures, ids));         // ids grow by these rows
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,10 @@ class ImageEncoder {
   // Encodes on this device, which must see the model's weights, instead of a CPU device of its own. Call before encode().
   void use(std::unique_ptr<Device> device) { device_ = std::move(device); }
 
-  // The spans of the pictures, in order; each placeholder in `ids` becomes as many ids as its picture has rows.
-  Result<std::vector<ImageSpan>> encode(const std::vector<ImageReference>& images, std::vector<TokenId>& ids);
-
-  // The rows of the pictures together, without encoding them.
-  Result<int64_t> count_rows(const std::vector<ImageReference>& images) const;
+  // The pictures decoded and measured; the tower does not run. kUnavailable: a download failed that may work later.
+  Result<std::vector<PreparedImage>> prepare(const std::vector<ImageReference>& images) const;
+  // Their spans, in order; each placeholder in `ids` becomes as many ids as its picture has rows.
+  Result<std::vector<ImageSpan>> encode(const std::vector<PreparedImage>& pictures, std::vector<TokenId>& ids);
 
   // How often the tower ran.
   int64_t num_encoded() const { return num_encoded_; }
@@ -49,7 +49,6 @@ class ImageEncoder {
     std::string hash;
     std::shared_ptr<const std::vector<uint16_t>> rows;  // BF16 [tokens, hidden]
   };
-  Result<std::vector<PreparedImage>> prepare(const std::vector<ImageReference>& images) const;
   Result<std::shared_ptr<const std::vector<uint16_t>>> rows_of(const PreparedImage& image);
   void keep(Entry entry);
 

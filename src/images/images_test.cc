@@ -143,7 +143,7 @@ TEST(Prepare, EqualPixelsHaveEqualNames) {
   EXPECT_EQ(one.content_hash.size(), 32u);
   image.pixels[0] = 200;
   EXPECT_NE(prepare_image(image, "high", {}).content_hash, one.content_hash);
-  EXPECT_EQ(image_patches(one, 14).size(), one.pixels.pixels.size());
+  EXPECT_EQ(image_patches(one, 14).size(), one.pixels->pixels.size());
 }
 
 TEST(ResolveImages, LinksOfARequestShareABoundedTime) {
@@ -160,6 +160,27 @@ TEST(ResolveImages, LinksOfARequestShareABoundedTime) {
   ASSERT_FALSE(resolved);
   EXPECT_EQ(resolved.problem().fault, ImageFault::kFetch);
   EXPECT_EQ(fetched, 1);
+}
+
+TEST(ResolveImages, ARefusedLinkDoesNotPassLater) {
+  for (const auto& [code, passes] : {std::pair{ErrorCode::kPermission, false}, {ErrorCode::kUnavailable, true}}) {
+    ImageLimits limits;
+    limits.fetch = [code = code](const std::string&, size_t) -> Result<std::string> { return Error{code, "why"}; };
+    const std::vector<ImageSource> sources{{.url = "https://pictures.test/cat.png"}};
+    const auto resolved = ImageResolver(limits).resolve(sources);
+    ASSERT_FALSE(resolved);
+    EXPECT_EQ(resolved.problem().is_retryable(), passes);
+  }
+}
+
+TEST(ResolveImages, EqualBytesAreDecodedOnce) {
+  std::vector<ImageSource> sources(5, {.bytes = *read_file(join_path(kFolder, "rgb_pattern_96x64.png"))});
+  sources[3].detail = "auto";
+  sources[4].bytes = *read_file(join_path(kFolder, "tiny_1x1.png"));
+  const auto resolved = ImageResolver(ImageLimits{}).resolve(sources);
+  ASSERT_TRUE(resolved);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ((*resolved).at(i).pixels, (*resolved).at(0).pixels);
+  EXPECT_NE((*resolved).at(4).content_hash, (*resolved).at(0).content_hash);
 }
 
 TEST(ResolveImages, DecodingOfARequestHasABoundedTime) {

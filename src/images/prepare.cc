@@ -72,16 +72,17 @@ PreparedImage prepare_image(const RgbImage& image, std::string_view detail, cons
   const ImageSize size = detail == "low" ? low_detail_size(image.width, image.height) : ImageSize{image.width, image.height};
   const ImagePlan plan = plan_image(size.width, size.height, geometry);
   const bool shrinks = size.width != image.width || size.height != image.height;
-  out.pixels = letter_box(shrinks ? scale_area(image, size.width, size.height) : image, plan.width, plan.height);
+  RgbImage pixels = letter_box(shrinks ? scale_area(image, size.width, size.height) : image, plan.width, plan.height);
   out.tokens = plan.tokens;
-  out.content_hash = content_hash(out.pixels, geometry);
+  out.content_hash = content_hash(pixels, geometry);
+  out.pixels = std::make_shared<const RgbImage>(std::move(pixels));
   return out;
 }
 
 std::vector<uint16_t> image_patches(const PreparedImage& image, int32_t patch) {
   std::array<uint16_t, 256> values{};
   for (size_t i = 0; i < values.size(); ++i) values[i] = to_bf16((static_cast<float>(i) / 255.0f - 0.5f) / 0.5f);
-  const RgbImage& pixels = image.pixels;
+  const RgbImage& pixels = *image.pixels;
   std::vector<uint16_t> out;
   out.reserve(pixels.pixels.size());
   for (int32_t top = 0; top + patch <= pixels.height; top += patch) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +22,9 @@
 namespace deepinfer {
 
 struct PreparedImage {
-  RgbImage pixels;
-  int32_t tokens = 0;        // of its span in the prompt
-  std::string content_hash;  // SHA-256, 32 bytes
+  std::shared_ptr<const RgbImage> pixels;  // pictures of equal bytes share them
+  int32_t tokens = 0;                      // of its span in the prompt
+  std::string content_hash;                // SHA-256, 32 bytes
 };
 
 // `detail`: low shrinks first; high, original and auto are the same.

@@ -20,7 +20,7 @@ enum class ImageFault {
   kTooLarge,
   kTooMany,
   kTotalTooLarge,
-  kFetch,  // the only one that may pass when tried again
+  kFetch,  // the only one that may pass when tried again, unless it is refused
   kInvalidUrl,
   kUrlTooLong,
 };
@@ -29,7 +29,8 @@ const char* image_fault_name(ImageFault fault);
 struct ImageProblem {
   ImageFault fault = ImageFault::kDecode;
   std::string message;
-  bool is_retryable() const { return fault == ImageFault::kFetch; }
+  bool is_refused = false;  // a link that is not to be fetched
+  bool is_retryable() const { return fault == ImageFault::kFetch && !is_refused; }
 };
 
 // A value or a problem; `P` is ImageFault where no place is known yet.

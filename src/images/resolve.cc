@@ -127,18 +127,21 @@ ImageResult<std::string> ImageResolver::load(const ImageSource& source, const st
                         fmt::format("external link length {} too long, max link length {}", source.url.size(), limits_.max_link)};
   }
   if (!limits_.fetch) {
-    return ImageProblem{
-        ImageFault::kFetch,
-        fmt::format("{}links are not fetched by this server: pass the image as a base64 data url instead", place)};
+    return ImageProblem{ImageFault::kFetch,
+                        fmt::format("{}links are not fetched by this server: pass the image as a base64 data url instead", place),
+                        true};
   }
+  bool is_refused = false;
   if (fetch_us < limits_.max_fetch_us) {
     const SteadyClock clock;
     const int64_t begin = clock.now_us();
     Result<std::string> body = limits_.fetch(source.url, limits_.max_bytes);
     fetch_us += clock.now_us() - begin;
     if (body) return *std::move(body);
+    const ErrorCode code = body.error().code;
+    is_refused = code != ErrorCode::kUnavailable && code != ErrorCode::kDeadline && code != ErrorCode::kIo;
   }
-  return ImageProblem{ImageFault::kFetch, fmt::format("{}Failed to download image from {}", place, source.url)};
+  return ImageProblem{ImageFault::kFetch, fmt::format("{}Failed to download image from {}", place, source.url), is_refused};
 }
 
 ImageResult<std::vector<PreparedImage>> ImageResolver::resolve(std::span<const ImageSource> sources) {
@@ -174,6 +177,7 @@ ImageResult<std::vector<PreparedImage>> ImageResolver::resolve(std::span<const I
   const bool many = quota.images >= limits_.many_images;
   const DecodeLimits decode_limits{.max_side = many ? std::min(limits_.max_side, limits_.max_side_of_many) : limits_.max_side};
   std::vector<PreparedImage> out;
+  std::map<std::pair<bool, std::string_view>, size_t> known;  // by detail low and bytes
   const SteadyClock clock;
   const int64_t end_us = clock.now_us() + limits_.max_decode_us;
   for (size_t i = 0; i < loaded.size(); ++i) {
@@ -182,9 +186,13 @@ ImageResult<std::vector<PreparedImage>> ImageResolver::resolve(std::span<const I
                           fmt::format("{}decoding the images takes longer than {} s: send fewer or smaller ones", places[i],
                                       limits_.max_decode_us / 1'000'000)};
     }
+    const auto [first, is_new] = known.try_emplace({sources[i].detail == "low", loaded[i]}, i);
+    if (!is_new) {
+      out.push_back(out[first->second]);
+      continue;
+    }
     const DecodedImage image = decode_image(loaded[i], decode_limits);
     if (!image) return ImageProblem{image.problem(), fmt::format("{}{}", places[i], kUnsupported)};
-    std::string().swap(loaded[i]);
     out.push_back(prepare_image(*image, sources[i].detail, limits_.geometry));
   }
   quota_ = quota;

@@ -74,7 +74,7 @@ std::string run_limits(const Json& golden) {
     return resolved ? "accepted, want " + error->dump() : problem_difference(*error, resolved.problem());
   }
   if (!resolved) return "refused: " + resolved.problem().message;
-  const RgbImage& pixels = resolved->front().pixels;
+  const RgbImage& pixels = *resolved->front().pixels;
   return mismatch("size", expect, Json::object({{"width", pixels.width}, {"height", pixels.height}}));
 }
 
@@ -139,7 +139,7 @@ std::string run_pixels(const Json& golden, const std::string& folder) {
   const auto resolved = resolver.resolve({&source, 1});
   if (!resolved) return fmt::format("{}: {}", image_fault_name(resolved.problem().fault), resolved.problem().message);
   const PreparedImage& image = resolved->front();
-  RgbImage pixels = image.pixels;
+  RgbImage pixels = *image.pixels;
   const Json& expect = golden.at("expect");
   std::string what = mismatch("shape", expect.at("shape_hwc"), Json::array({pixels.height, pixels.width, 3}));
   if (what.empty()) what = mismatch("tokens", expect.at("tokens"), image.tokens);
@@ -188,7 +188,7 @@ std::string compare_resolved(const Json& expect, const std::vector<PreparedImage
   Json sizes = Json::array();
   int64_t adjustment = 0;
   for (const PreparedImage& image : images) {
-    sizes.push_back(Json::array({image.pixels.width, image.pixels.height}));
+    sizes.push_back(Json::array({image.pixels->width, image.pixels->height}));
     adjustment += image.tokens - 1;
   }
   std::string what = mismatch("images", expect.at("images"), sizes);

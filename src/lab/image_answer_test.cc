@@ -109,6 +109,23 @@ TEST_F(ImageAnswerTest, TheCacheKnowsPicturesByTheirContent) {
   EXPECT_EQ(ask(show("big_1700x900.jpg", text)).cached, 0);
 }
 
+TEST_F(ImageAnswerTest, APromptThatDoesNotFitIsRefusedBeforeTheTowerRuns) {
+  const int64_t before = host_->image_encoder().num_encoded();
+  const int64_t context = host_->engine().options().context;
+  const auto refused = Ask::prepare(*host_, show("rgb_smooth_640x400.png", "a"), {.max_tokens = context});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message.substr(0, 43),
+            "This model's maximum context length is " + std::to_string(context).substr(0, 4));
+  EXPECT_EQ(host_->image_encoder().num_encoded(), before);
+  // A prompt that fills the context leaves no room for the one token that each answer has.
+  std::string words = "word";
+  AskOptions fits{.max_tokens = 1 << 20, .fits_max_tokens = true};
+  for (int i = 0; i < 2 * context; ++i) words += " word";
+  const auto filled = Ask::prepare(*host_, show("tiny_1x1.png", words), fits);
+  ASSERT_FALSE(filled);
+  EXPECT_NE(filled.error().message.find("maximum context length"), std::string::npos);
+}
+
 TEST_F(ImageAnswerTest, ProblemsNameTheirPlace) {
   Conversation chat = show("tiny_1x1.png", "x");
   chat.messages[0].content.images[0].image.url = "data:image/png;base64,AAAA";

@@ -19,6 +19,9 @@ struct EffectiveSampling {
 };
 EffectiveSampling effective_sampling(bool thinking, std::optional<float> temperature, std::optional<float> top_p);
 
+// What is said when they do not fit; kTooLarge.
+Error beyond_context(int64_t context_limit, int64_t prompt_tokens, int64_t answer_tokens);
+
 // The answer's limit in tokens, at least 1. Fails (kTooLarge) when prompt and requested answer do not fit the context.
 Result<int64_t> resolve_max_tokens(const Conversation& conversation, std::optional<int64_t> requested, int64_t prompt_tokens,
                                    int64_t context_limit);

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "api/completions/request.h"
 #include "api/completions/response.h"
 #include "base/utf8.h"
@@ -67,13 +65,10 @@ Result<AnswerPlan> plan_completion(const WireCall& wire) {
     }
     const int64_t context_tokens = host.engine().options().context, size = static_cast<int64_t>(prompt.ids.size());
     if (size + request.max_tokens > context_tokens) {
-      return too_large(
-          fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
-                      "prompt, {} in the completion). Please reduce the length of the prompt or completion.",
-                      context_tokens, size + request.max_tokens, size, request.max_tokens));
+      return beyond_context(context_tokens, size, request.max_tokens);
     }
     prompt.max_tokens = request.max_tokens;
-    prompt.parsing.stop = request.stop;
+    prompt.parsing = {.start = ParseStart::kRaw, .stop = request.stop};
     const std::string echo = !request.echo ? "" : text ? *text : host.tokenizer().decode(prompt.ids);
     for (int i = 0; i < request.num_answers; ++i) {
       writers.emplace_back(CompletionInfo{wire.id, request.model, created, static_cast<int>(writers.size()), echo});
