@@ -80,6 +80,7 @@ count eval python3 tests/eval_test.py build/release/deepinfer
 check determinism build/release/deepinfer verify determinism --quick
 count agents python3 tests/agents_test.py build/release/deepinfer
 count pull python3 tests/pull_test.py build/release/deepinfer
+count doctor python3 tests/doctor_test.py build/release/deepinfer
 if python=$(python_with serve_packages); then
   count serve "$python" tests/serve_test.py build/release/deepinfer
   count store "$python" tests/store_test.py build/release/deepinfer

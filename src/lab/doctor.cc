@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file.h"
-#include "host/host.h"
-#include "host/shipped_files.h"
-#include "lab/figures.h"
+#include "lab/event_stream.h"
 #include "net/http_client.h"
 
 namespace deepinfer {
@@ -25,6 +22,7 @@ class ServerChecks {
     limited_answer();
     streamed_answer();
     streamed_usage();
+    chat_call();
     same_seed();
     refusals();
     completions();
@@ -94,7 +92,8 @@ class ServerChecks {
     const Json json = json_of(reply);
     const Json& choices = json.at("choices");
     const bool good = reply && reply->status == 200 && choices.is_array() && choices.size() == 1 &&
-                      choices[0].at("message").is_object() && choices[0].at("finish_reason").is_string();
+                      choices[0].at("message").at("role") == Json("assistant") &&
+                      choices[0].at("message").at("content").is_string() && choices[0].at("finish_reason").is_string();
     if (!expect("chat answer", good, shown(reply))) return;
     const Json& usage = json.at("usage");
     const auto prompt = usage.at("prompt_tokens").to_int64("prompt_tokens"),
@@ -113,7 +112,7 @@ class ServerChecks {
 
   struct Stream {
     int status = 0;
-    std::string type, text, problem;
+    std::string type, problem;
     int finishes = 0, chunks = 0;
     bool done = false, has_usage = false;
   };
@@ -122,24 +121,17 @@ class ServerChecks {
     if (!reply) return stream.problem = reply.error().message, stream;
     stream.status = reply->status;
     stream.type = reply->headers.get("content-type");
-    std::string_view left = reply->body;
-    while (!left.empty()) {
-      const size_t end = std::min(left.find("\n\n"), left.size());
-      const std::string_view event = left.substr(0, end);
-      left.remove_prefix(std::min(end + 2, left.size()));
-      if (!event.starts_with("data: ")) continue;
-      if (event == "data: [DONE]") {
+    for (const StreamEvent& event : read_events(reply->body)) {
+      if (event.data == "[DONE]") {
         stream.done = true;
         continue;
       }
-      const Result<Json> json = Json::parse(event.substr(6));
-      if (!json) return stream.problem = "an event is no JSON", stream;
+      if (!event.json.is_object()) stream.problem = "an event is no JSON";
       ++stream.chunks;
-      stream.has_usage |= json->at("usage").is_object();
-      const Json& choices = json->at("choices");
+      stream.has_usage |= event.json.at("usage").is_object();
+      const Json& choices = event.json.at("choices");
       if (!choices.is_array() || choices.size() == 0) continue;
-      const Json& content = choices[0].at("delta").at("content");
-      if (content.is_string()) stream.text += content.as_string();
+      if (!choices[0].at("delta").is_object()) stream.problem = "a chunk has no delta";
       if (choices[0].at("finish_reason").is_string()) ++stream.finishes;
     }
     return stream;
@@ -183,8 +175,17 @@ class ServerChecks {
     refused("an unknown model is refused", send("POST", "/v1/chat/completions", chat({{"model", "no-such-model-here"}})),
             {400, 404});
     refused("an unknown route is refused", send("GET", "/v1/no-such-route"), {404});
+    retry_header();
     const auto reply = send("GET", "/v1/models");
     expect("works after refusals", reply && reply->status == 200, shown(reply));
+  }
+
+  // Clients obey it; without it they go by the status.
+  void retry_header() {
+    const auto reply = send("POST", "/v1/chat/completions", chat({{"temperature", 9}}));
+    const std::string_view header = reply ? reply->headers.get("x-should-retry") : "";
+    if (header.empty()) return row("x-should-retry", Verdict::kAbsent);
+    expect("x-should-retry", header == "false", fmt::format("'{}' for a request that is wrong", header));
   }
 
   void completions() {
@@ -229,36 +230,55 @@ class ServerChecks {
 
   static bool is_absent(const Result<HttpReply>& reply) { return !reply || reply->status == 404 || reply->status == 405; }
 
-  // The events of a stream whose events have names; "" = a name that is not the event's type, or no JSON.
-  static std::vector<std::string> named_events(const Result<HttpReply>& reply) {
-    std::vector<std::string> names;
-    std::string_view left = reply ? std::string_view(reply->body) : std::string_view();
-    while (!left.empty()) {
-      const size_t end = std::min(left.find("\n\n"), left.size());
-      const std::string_view event = left.substr(0, end);
-      left.remove_prefix(std::min(end + 2, left.size()));
-      const size_t line = event.find("\ndata: ");
-      if (event.empty() || event.starts_with(':')) continue;
-      const std::string_view name = event.starts_with("event: ") ? event.substr(7, line - 7) : "";
-      const Result<Json> json = line == event.npos ? Result<Json>(Json()) : Json::parse(event.substr(line + 7));
-      const bool good = json && json->at("type") == Json(std::string(name));
-      names.emplace_back(good ? name : "");
-    }
-    return names;
-  }
-
-  // A stream of the wire begins and ends as its clients insist on.
-  void named_stream(const std::string& name, const std::string& path, const Json& body, const std::string& first,
-                    const std::string& last) {
+  void named_stream(const std::string& name, const std::string& path, const Json& body,
+                    std::string (*problem_of)(const std::vector<StreamEvent>&)) {
     Json asked = body;
     asked.set("stream", true);
     const auto reply = send("POST", path, asked.dump());
-    const std::vector<std::string> names = named_events(reply);
-    bool good = reply && reply->status == 200 && names.size() > 2 && names.front() == first && names.back().starts_with(last);
-    for (const std::string& one : names) good &= !one.empty();
-    expect(name, good,
-           names.empty() ? shown(reply)
-                         : fmt::format("{} events, first '{}', last '{}'", names.size(), names.front(), names.back()));
+    if (!reply || reply->status != 200) return row(name, Verdict::kFailed, shown(reply));
+    const std::string problem = problem_of(read_events(reply->body));
+    expect(name, problem.empty(), problem);
+  }
+
+  // Asks for a call; what a server that takes the request answers must be one. `find` gives its name, id and arguments.
+  struct FoundCall {
+    Json id, name, arguments;
+  };
+  void tool_call(const std::string& name, const std::string& path, Json body, Json tool, Json choice,
+                 FoundCall (*find)(const Json& answer)) {
+    body.set("tools", Json::array({std::move(tool)}));
+    body.set("tool_choice", std::move(choice));
+    const auto reply = send("POST", path, body.dump());
+    if (!reply || reply->status != 200) return row(name, Verdict::kAbsent, shown(reply));
+    const FoundCall call = find(json_of(reply));
+    if (call.name.is_null() && call.id.is_null()) return row(name, Verdict::kAbsent, "the model called nothing");
+    expect(name, call.id.is_string() && call.name == Json("get_weather") && call.arguments.is_object(), shown(reply));
+  }
+  static Json weather_schema() {
+    const Json city = Json::object({{"type", "string"}, {"enum", Json::array({Json("Paris")})}});
+    return Json::object({{"type", "object"},
+                         {"properties", Json::object({{"city", city}})},
+                         {"required", Json::array({"city"})},
+                         {"additionalProperties", false}});
+  }
+  static Json weather_function() {
+    return Json::object({{"name", "get_weather"}, {"description", "The weather of a city"}, {"parameters", weather_schema()}});
+  }
+  static Json parsed(const Json& text) {
+    auto json = text.is_string() ? Json::parse(text.as_string()) : Result<Json>(Json());
+    return json ? *json : Json();
+  }
+
+  void chat_call() {
+    const auto body = Json::parse(chat({{"max_tokens", 200}, {"reasoning_effort", "none"}}));
+    tool_call(
+        "chat tool call", "/v1/chat/completions", *body, Json::object({{"type", "function"}, {"function", weather_function()}}),
+        "required", [](const Json& answer) -> FoundCall {
+          const Json& message = answer.at("choices").size() == 1 ? answer.at("choices")[0].at("message") : answer.at("none");
+          if (message.at("tool_calls").size() == 0) return {};
+          const Json& call = message.at("tool_calls")[0];
+          return {call.at("id"), call.at("function").at("name"), parsed(call.at("function").at("arguments"))};
+        });
   }
 
   void counted(const std::string& name, const std::string& path, const Json& body) {
@@ -277,13 +297,42 @@ class ServerChecks {
     const bool good = reply->status == 200 && json.at("content").is_array() && json.at("stop_reason").is_string() &&
                       json.at("usage").at("output_tokens").is_number();
     if (!expect("Anthropic messages", good, shown(reply))) return;
-    named_stream("Anthropic stream", "/v1/messages", body, "message_start", "message_stop");
+    named_stream("Anthropic stream", "/v1/messages", body, problem_of_messages);
+    messages_call(body);
     counted("Anthropic count_tokens", "/v1/messages/count_tokens", body);
     Json wrong = body;
     wrong.set("temperature", "hot");
     const auto refusal = send("POST", "/v1/messages", wrong.dump());
     const Json error = json_of(refusal);
     expect("Anthropic errors", refusal && refusal->status == 400 && error.at("error").at("message").is_string(), shown(refusal));
+  }
+
+  void messages_call(Json body) {
+    body.set("max_tokens", 200);
+    body.set("thinking", Json::object({{"type", "disabled"}}));
+    Json tool = Json::object({{"name", "get_weather"}, {"input_schema", weather_schema()}});
+    tool_call("Anthropic tool call", "/v1/messages", std::move(body), std::move(tool), Json::object({{"type", "any"}}),
+              [](const Json& answer) -> FoundCall {
+                for (const Json& block : answer.at("content").items()) {
+                  if (block.at("type") == Json("tool_use")) return {block.at("id"), block.at("name"), block.at("input")};
+                }
+                return {};
+              });
+  }
+
+  void response_call(Json body) {
+    body.set("max_output_tokens", 200);
+    body.set("reasoning", Json::object({{"effort", "none"}}));
+    Json tool = weather_function();
+    tool.set("type", "function");
+    tool_call("Responses tool call", "/v1/responses", std::move(body), std::move(tool), "required",
+              [](const Json& answer) -> FoundCall {
+                for (const Json& item : answer.at("output").items()) {
+                  if (item.at("type") == Json("function_call"))
+                    return {item.at("call_id"), item.at("name"), parsed(item.at("arguments"))};
+                }
+                return {};
+              });
   }
 
   void responses() {
@@ -294,8 +343,8 @@ class ServerChecks {
     const bool good = reply->status == 200 && json.at("object") == Json("response") && json.at("output").is_array() &&
                       json.at("status").is_string() && json.at("usage").at("total_tokens").is_number();
     if (!expect("Responses", good, shown(reply))) return;
-    // Completed, or incomplete at the limit of tokens.
-    named_stream("Responses stream", "/v1/responses", body, "response.created", "response.");
+    named_stream("Responses stream", "/v1/responses", body, problem_of_responses);
+    response_call(body);
     counted("Responses input_tokens", "/v1/responses/input_tokens", body);
     kept_response(json.at("id"));
   }
@@ -315,55 +364,8 @@ class ServerChecks {
   std::vector<DoctorRow> rows_;
 };
 
-const char* verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk: return "ok";
-    case Verdict::kFailed: return "failed";
-    case Verdict::kAbsent: return "absent";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<DoctorRow> check_server(const DoctorOptions& options) { return ServerChecks(options).run(); }
-
-std::vector<DoctorRow> check_machine() {
-  std::vector<DoctorRow> rows;
-  const Json machine = machine_description();
-  rows.push_back({"processor", Verdict::kOk, machine.at("cpu").is_string() ? machine.at("cpu").as_string() : ""});
-  rows.push_back({"processors", Verdict::kOk, machine.at("processors").dump()});
-  const auto memory = machine.at("memory_bytes").to_int64("memory_bytes");
-  const double gigabytes = memory ? static_cast<double>(*memory) / (1 << 30) : 0;
-  rows.push_back({"memory", gigabytes >= 1 ? Verdict::kOk : Verdict::kFailed, fmt::format("{:.1f} GB", gigabytes)});
-  const std::string shipped = find_shipped("models/tiny-v41");
-  rows.push_back(
-      {"shipped model", shipped.empty() ? Verdict::kFailed : Verdict::kOk, shipped.empty() ? "not beside the program" : ""});
-  if (shipped.empty()) return rows;
-  const auto host = Host::open({}, {.max_batch = 1});
-  rows.push_back(
-      {"shipped model opens", host ? Verdict::kOk : Verdict::kFailed, host ? (*host)->model().name() : host.error().message});
-  return rows;
-}
-
-std::string doctor_table(const std::vector<DoctorRow>& rows) {
-  std::string out;
-  for (const DoctorRow& row : rows) out += fmt::format("{:<30} {:<7} {}\n", row.name, verdict_name(row.verdict), row.detail);
-  return out;
-}
-
-Json doctor_json(const std::vector<DoctorRow>& rows) {
-  Json list = Json::array();
-  for (const DoctorRow& row : rows)
-    list.push_back(Json::object({{"name", row.name}, {"result", verdict_name(row.verdict)}, {"detail", row.detail}}));
-  return Json::object({{"command", "doctor"}, {"rows", std::move(list)}});
-}
-
-bool any_failed(const std::vector<DoctorRow>& rows) {
-  for (const DoctorRow& row : rows) {
-    if (row.verdict == Verdict::kFailed) return true;
-  }
-  return false;
-}
 
 }  // namespace deepinfer

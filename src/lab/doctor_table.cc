@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include "host/host.h"
+#include "host/shipped_files.h"
+#include "lab/doctor.h"
+#include "lab/figures.h"
+
+namespace deepinfer {
+
+namespace {
+
+using Verdict = DoctorRow::Verdict;
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk: return "ok";
+    case Verdict::kFailed: return "failed";
+    case Verdict::kAbsent: return "absent";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<DoctorRow> check_machine() {
+  std::vector<DoctorRow> rows;
+  const Json machine = machine_description();
+  rows.push_back({"processor", Verdict::kOk, machine.at("cpu").is_string() ? machine.at("cpu").as_string() : ""});
+  rows.push_back({"processors", Verdict::kOk, machine.at("processors").dump()});
+  const auto memory = machine.at("memory_bytes").to_int64("memory_bytes");
+  const double gigabytes = memory ? static_cast<double>(*memory) / (1 << 30) : 0;
+  rows.push_back({"memory", gigabytes >= 1 ? Verdict::kOk : Verdict::kFailed, fmt::format("{:.1f} GB", gigabytes)});
+  const std::string shipped = find_shipped("models/tiny-v41");
+  rows.push_back(
+      {"shipped model", shipped.empty() ? Verdict::kFailed : Verdict::kOk, shipped.empty() ? "not beside the program" : ""});
+  if (shipped.empty()) return rows;
+  const auto host = Host::open({}, {.max_batch = 1});
+  rows.push_back(
+      {"shipped model opens", host ? Verdict::kOk : Verdict::kFailed, host ? (*host)->model().name() : host.error().message});
+  return rows;
+}
+
+std::string doctor_table(const std::vector<DoctorRow>& rows) {
+  std::string out;
+  for (const DoctorRow& row : rows) out += fmt::format("{:<30} {:<7} {}\n", row.name, verdict_name(row.verdict), row.detail);
+  return out;
+}
+
+Json doctor_json(const std::vector<DoctorRow>& rows) {
+  Json list = Json::array();
+  for (const DoctorRow& row : rows)
+    list.push_back(Json::object({{"name", row.name}, {"result", verdict_name(row.verdict)}, {"detail", row.detail}}));
+  return Json::object({{"command", "doctor"}, {"rows", std::move(list)}});
+}
+
+bool any_failed(const std::vector<DoctorRow>& rows) {
+  for (const DoctorRow& row : rows) {
+    if (row.verdict == Verdict::kFailed) return true;
+  }
+  return false;
+}
+
+}  // namespace deepinfer
