@@ -32,15 +32,33 @@ class ResponseForm final : public AnswerForm {
   std::string body(const AnswerUsage&, const OutputStream& stream) const override {
     return (stream.finished() ? writer_.response(stream) : writer_.snapshot("queued")).dump();
   }
-  void fail(const Error& error, std::string& out) override { writer_.append_failure(code_of(error), error.message, out); }
+  void fail(const Error& error, std::string& out) override {
+    if (error.code == ErrorCode::kCancelled) return writer_.append_cancelled(out);
+    writer_.append_failure(code_of(error), error.message, out);
+  }
 
-  void begun(std::function<void()> cancel) override {
-    cancel_ = std::move(cancel);
-    if (background_) keep(writer_.snapshot("queued"), true);
+  Status begun(std::function<void()> cancel) override {
+    const bool can_hold = !keeps_ || context_.responses->can_hold(input_, items_);
+    if (!background_) {
+      if (!can_hold) give_up_keeping();
+      return {};
+    }
+    if (!can_hold) return too_large("the input is larger than all responses this server may keep: send it without background");
+    cancel_ = cancel;
+    if (keep(writer_.snapshot("queued"), true)) return {};
+    cancel_ = nullptr;
+    return exhausted("the responses that run in the background fill the store: try again when one has ended");
   }
   void completed(const OutputStream& stream) override {
-    if (!keeps_) return;
-    keep(writer_.response(stream), false);
+    if (!keeps_ || keep(writer_.response(stream), false)) return;
+    if (!background_) return give_up_keeping();
+    Json failed = writer_.failed("server_error", "the answer came, but there is no room to keep it");
+    failed.set("output", Json::array());
+    context_.responses->put(tenant_, id_, {std::move(failed), input_, items_, false, nullptr}, context_.clock.now_us());
+  }
+  void cancelled() override {
+    // A deleted one stays deleted.
+    if (context_.responses->find(tenant_, id_, context_.clock.now_us())) keep(writer_.cancelled(), false);
   }
   void broken(const Error& error) override {
     if (background_ && cancel_) keep(writer_.failed(code_of(error), error.message), false);
@@ -62,7 +80,12 @@ class ResponseForm final : public AnswerForm {
     keep(writer_.snapshot("in_progress"), true);
   }
 
-  void keep(Json response, bool is_running) {
+  void give_up_keeping() {
+    keeps_ = false;
+    writer_.not_stored();
+  }
+
+  bool keep(Json response, bool is_running) {
     StoredResponse stored;
     stored.response = std::move(response);
     stored.input = input_;
@@ -73,7 +96,7 @@ class ResponseForm final : public AnswerForm {
     }
     stored.is_running = is_running;
     if (is_running) stored.cancel = cancel_;
-    context_.responses->put(tenant_, id_, std::move(stored), context_.clock.now_us());
+    return context_.responses->put(tenant_, id_, std::move(stored), context_.clock.now_us());
   }
 
   ResponsesAnswerWriter writer_;

@@ -124,23 +124,37 @@ class RequestChecker {
   ResponsesRequest request_;
 };
 
+// Of the reference's struct.
+constexpr int kNumFields = 13;
+
 // What profile `open` reads beyond the recipe's fields.
 struct OpenFields {
   std::optional<bool> store, background;
+  bool logprobs = false;
   std::optional<std::string> previous;
   Json metadata = Json::object();
 };
 
 Result<OpenFields> read_open_fields(const Json& json) {
   OpenFields out;
-  DI_CHECK_OK(decode_struct(
-      json, "ResponsesRequest",
-      {optional("store", into(out.store, read_bool)), optional("background", into(out.background, read_bool)),
-       optional("previous_response_id", into(out.previous, read_string)), optional("metadata", [&](const Json& value) -> Status {
-         if (!value.is_object()) return invalid_type(value, "a map");
-         out.metadata = value;
-         return {};
-       })}));
+  DI_CHECK_OK(
+      decode_struct(json, "ResponsesRequest",
+                    {optional("store", into(out.store, read_bool)), optional("background", into(out.background, read_bool)),
+                     optional("previous_response_id", into(out.previous, read_string)),
+                     optional("metadata",
+                              [&](const Json& value) -> Status {
+                                if (!value.is_object()) return invalid_type(value, "a map");
+                                out.metadata = value;
+                                return {};
+                              }),
+                     optional("include",
+                              [&](const Json& list) {
+                                return read_list(list, [&](const Json& item) -> Status {
+                                  out.logprobs |= item == Json("message.output_text.logprobs");
+                                  return {};
+                                });
+                              })},
+                    kNumFields));
   if (out.background.value_or(false) && !out.store.value_or(true)) {
     return invalid_argument("background requires store: a background response must be stored to be retrieved");
   }
@@ -187,6 +201,7 @@ Result<ResponsesRequest> parse_responses_request(std::string_view body, const Ap
   DI_TRY(ResponsesBody decoded, decode_responses_body(json));
   DI_CHECK_OK(read_call_limits(json, decoded));
   DI_TRY(ResponsesRequest request, RequestChecker(std::move(decoded), options).check());
+  request.chat.logprobs |= open.logprobs;
   request.input = input;
   request.items = std::move(items);
   request.store = open.store.value_or(true);

@@ -79,6 +79,18 @@ TEST(ResponsesRequest, CallsMayBeLimitedInNumberAndName) {
   EXPECT_EQ(open->echo.max_tool_calls.dump(), "3");
 }
 
+TEST(ResponsesRequest, IncludedLogprobsNeedNoCount) {
+  const std::string text = R"({"model": "m", "input": "q", "include": ["x", "message.output_text.logprobs"]})";
+  const auto open = parse_responses_request(text, options(Profile::kOpen));
+  ASSERT_TRUE(open) << open.error().message;
+  EXPECT_TRUE(open->chat.logprobs);
+  EXPECT_FALSE(open->chat.top_logprobs);
+  EXPECT_FALSE(parse_responses_request(text, options())->chat.logprobs);
+  // Both profiles know the same struct.
+  EXPECT_EQ(parse_responses_request("[]", options(Profile::kOpen)).error().message,
+            parse_responses_request("[]", options()).error().message);
+}
+
 TEST(ResponsesRequest, AnyBytesGiveARequestOrAnError) {
   const std::string text =
       R"({"model": "m", "instructions": "i", "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},

@@ -72,14 +72,34 @@ Json ResponsesAnswerWriter::envelope(const char* status, Json completed, Json in
 Json ResponsesAnswerWriter::snapshot(const char* status) const { return envelope(status, nullptr, nullptr, output(), nullptr); }
 
 Json ResponsesAnswerWriter::failed(const std::string& code, const std::string& message) const {
-  Json response = snapshot("failed");
+  Json response = given_up("failed");
   response.set("error", object({{"code", code}, {"message", message}}));
   return response;
 }
 
+// The open item is as long as it will ever be.
+Json ResponsesAnswerWriter::given_up(const char* status) const {
+  Json items = Json::array();
+  for (Item item : items_) {
+    if (item.status == "in_progress") item.status = "incomplete";
+    items.push_back(item_json(item));
+  }
+  return envelope(status, nullptr, nullptr, std::move(items), nullptr);
+}
+
 void ResponsesAnswerWriter::append_failure(const std::string& code, const std::string& message, std::string& out) {
+  append_end("response.failed", failed(code, message), code, message, out);
+}
+
+void ResponsesAnswerWriter::append_cancelled(std::string& out) {
+  append_end("response.cancelled", cancelled(), "cancelled", "the response was cancelled", out);
+}
+
+void ResponsesAnswerWriter::append_end(const char* name, Json response, const std::string& code, const std::string& message,
+                                       std::string& out) {
   events_.clear();
-  emit("response.failed", {{"response", failed(code, message)}}, events_);
+  close("incomplete", events_);
+  emit(name, {{"response", std::move(response)}}, events_);
   // The object "error" makes the SDK raise; the fields beside it are those of the documented event.
   emit("error",
        {{"code", code},

@@ -2,7 +2,7 @@
 //
 // One writer an answer. event() appends the named objects of a stream with their sequence numbers (no end mark follows);
 // the same events are collected, so response() gives the body of a non-stream answer after the last one. A response that
-// waits (background) or was given up is snapshot("queued" | "in_progress" | "cancelled").
+// waits (background) is snapshot("queued" | "in_progress"); one that was given up is failed() or cancelled().
 // Threads: one answer, one thread at a time.
 //
 //   for (const OutputEvent& event : events) writer.append_sse(event, stream, out);
@@ -42,10 +42,14 @@ class ResponsesAnswerWriter {
   // REQUIRES: the finish event was taken.
   Json response(const OutputStream& stream) const;
   Json snapshot(const char* status) const;
-  // The response when the answer broke: status "failed" and an error of that code.
+  // The response when the answer broke - status "failed" and an error of that code - or was cancelled, with what had come.
   Json failed(const std::string& code, const std::string& message) const;
-  // What ends a stream whose answer broke: response.failed, then an error event that SDKs raise.
+  Json cancelled() const { return given_up("cancelled"); }
+  // What ends the stream then: response.failed or response.cancelled, and an error event that SDKs raise.
   void append_failure(const std::string& code, const std::string& message, std::string& out);
+  void append_cancelled(std::string& out);
+  // It could not be stored: `store` is false from here on.
+  void not_stored() { info_.echo.store = false; }
   // The output items so far; with the request's items they are what a later response continues from.
   Json output() const;
 
@@ -61,6 +65,8 @@ class ResponsesAnswerWriter {
   using Events = std::vector<NamedEvent>;
 
   Json envelope(const char* status, Json completed, Json incomplete, Json output, Json usage) const;
+  Json given_up(const char* status) const;
+  void append_end(const char* name, Json response, const std::string& code, const std::string& message, std::string& out);
   void emit(const char* name, std::vector<Json::Member> members, Events& out);
   void start(Events& out);
   void open(Item item, Events& out);

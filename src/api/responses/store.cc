@@ -29,7 +29,7 @@ std::string ResponseStore::key_of(std::string_view tenant, const std::string& id
 ResponseStore::Place ResponseStore::locate(std::string_view tenant, const std::string& id, int64_t now_us) {
   const auto found = index_.find(key_of(tenant, id));
   if (found == index_.end()) return entries_.end();
-  if (now_us - found->second->born_us > limits_.max_age_us) {
+  if (now_us - found->second->born_us > limits_.max_age_us && !found->second->value->is_running) {
     drop(found->second);
     return entries_.end();
   }
@@ -53,16 +53,31 @@ ResponseStore::Place ResponseStore::oldest_of_largest(const std::string& tenant,
     const bool is_own = owner == tenant;
     return full ? share.entries + (is_own ? 1 : 0) : share.bytes + (is_own ? bytes : 0);
   };
-  const auto largest = std::max_element(shares_.begin(), shares_.end(), [&](const auto& a, const auto& b) {
-    return size(a.first, a.second) < size(b.first, b.second);
-  });
-  const auto oldest =
-      std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& entry) { return entry.tenant == largest->first; });
-  return std::prev(oldest.base());
+  Place chosen = entries_.end();
+  size_t most = 0;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (entry->value->is_running) continue;
+    const size_t held = size(entry->tenant, shares_.at(entry->tenant));
+    if (chosen != entries_.end() && held <= most) continue;
+    chosen = std::prev(entry.base());
+    most = held;
+  }
+  return chosen;
 }
 
-void ResponseStore::make_room(const std::string& tenant, size_t bytes) {
-  while (entries_.size() >= limits_.max_entries || bytes_ + bytes > limits_.max_bytes) drop(oldest_of_largest(tenant, bytes));
+// Beside those that run.
+bool ResponseStore::fits(const Entry& entry) const {
+  size_t bytes = entry.bytes, entries = 1;
+  for (const Entry& other : entries_) {
+    if (!other.value->is_running || other.key == entry.key) continue;
+    bytes += other.bytes;
+    ++entries;
+  }
+  return bytes <= limits_.max_bytes && entries <= limits_.max_entries;
+}
+
+bool ResponseStore::can_hold(const Json& input, const Json& items) const {
+  return weight(input) + weight(items) <= limits_.max_bytes;
 }
 
 bool ResponseStore::put(std::string_view tenant, const std::string& id, StoredResponse response, int64_t now_us) {
@@ -73,12 +88,14 @@ bool ResponseStore::put(std::string_view tenant, const std::string& id, StoredRe
   entry.born_us = now_us;
   entry.value = std::make_shared<const StoredResponse>(std::move(response));
   const std::lock_guard lock(mutex_);
+  if (!fits(entry)) return false;
   if (const auto found = index_.find(entry.key); found != index_.end()) {
     entry.born_us = found->second->born_us;
     drop(found->second);
   }
-  if (entry.bytes > limits_.max_bytes || limits_.max_entries == 0) return false;
-  make_room(entry.tenant, entry.bytes);
+  while (entries_.size() >= limits_.max_entries || bytes_ + entry.bytes > limits_.max_bytes) {
+    drop(oldest_of_largest(entry.tenant, entry.bytes));
+  }
   Share& share = shares_[entry.tenant];
   ++share.entries;
   share.bytes += entry.bytes;
@@ -95,22 +112,21 @@ std::shared_ptr<const StoredResponse> ResponseStore::find(std::string_view tenan
 }
 
 Result<Json> ResponseStore::cancel(std::string_view tenant, const std::string& id, int64_t now_us) {
-  std::function<void()> stop;
-  Json cancelled;
-  {
-    const std::lock_guard lock(mutex_);
-    const Place place = locate(tenant, id, now_us);
-    if (place == entries_.end()) return unknown(id);
-    if (!place->value->is_running) return invalid_argument("Cannot cancel a completed response.");
-    StoredResponse changed = *place->value;
-    stop = std::move(changed.cancel);
-    changed.is_running = false;
-    changed.cancel = nullptr;
-    changed.response.set("status", "cancelled");
-    cancelled = changed.response;
-    place->value = std::make_shared<const StoredResponse>(std::move(changed));
+  std::shared_ptr<const StoredResponse> value = find(tenant, id, now_us);
+  if (value && value->is_running) {
+    if (value->cancel) value->cancel();
+    value = find(tenant, id, now_us);
   }
-  if (stop) stop();
+  if (!value) return unknown(id);
+  if (!value->is_running) {
+    if (value->response.at("status") == Json("cancelled")) return value->response;
+    return invalid_argument("Cannot cancel a completed response.");
+  }
+  // Whoever ran it is gone.
+  StoredResponse changed{value->response, value->input, value->items, false, nullptr};
+  changed.response.set("status", "cancelled");
+  Json cancelled = changed.response;
+  put(tenant, id, std::move(changed), now_us);
   return cancelled;
 }
 

@@ -1,9 +1,9 @@
 // api/responses/store.h - responses kept for later: retrieve, continue from, cancel, delete.
 //
 // In memory, bounded in number, bytes and age. Where room is needed, the least recently used one of the tenant that holds most
-// goes, so that nobody's flood costs others theirs. A tenant sees its own responses only: another's id and an unknown one look
-// the same.
-// Promise: never more than its limits; an entry larger than all of them is not kept (put() says so).
+// goes, so that nobody's flood costs others theirs; one that still runs stays. A tenant sees its own responses only: another's id
+// and an unknown one look the same.
+// Promise: never more than its limits; what they leave no room for is not kept (put() says so).
 // Threads: any; a call holds the lock only to look up or to link in.
 //
 //   ResponseStore store({.max_bytes = 64 << 20});
@@ -30,7 +30,7 @@ struct StoredResponse {
   Json input;     // its input items, history not included
   Json items;     // everything a later response continues from: history, input, output
   bool is_running = false;
-  std::function<void()> cancel;  // stops it; only while it runs
+  std::function<void()> cancel;  // stops it and puts what had come; only while it runs
 };
 
 struct ResponseStoreLimits {
@@ -43,14 +43,17 @@ class ResponseStore {
  public:
   explicit ResponseStore(ResponseStoreLimits limits) : limits_(limits) {}
 
-  // Adds or replaces. False: too large to keep.
+  // Adds or replaces. False: there is no room, and what was kept by this id still is.
   bool put(std::string_view tenant, const std::string& id, StoredResponse response, int64_t now_us);
   std::shared_ptr<const StoredResponse> find(std::string_view tenant, const std::string& id, int64_t now_us);
-  // Stops a running response and marks it cancelled; the response as it then is. kNotFound; kInvalidArgument when it does
-  // not run any more.
+  // Stops a running response and marks it cancelled; the response as it then is, the second time, too. kNotFound;
+  // kInvalidArgument when it ended otherwise.
   Result<Json> cancel(std::string_view tenant, const std::string& id, int64_t now_us);
   // {"id", "object": "response.deleted", "deleted": true}, or kNotFound. A running one is stopped.
   Result<Json> remove(std::string_view tenant, const std::string& id, int64_t now_us);
+
+  // False: larger than everything that may be kept.
+  bool can_hold(const Json& input, const Json& items) const;
 
   size_t size() const;
   size_t bytes() const;
@@ -69,7 +72,7 @@ class ResponseStore {
   static std::string key_of(std::string_view tenant, const std::string& id);
   Place locate(std::string_view tenant, const std::string& id, int64_t now_us);
   void drop(Place place);
-  void make_room(const std::string& tenant, size_t bytes);
+  bool fits(const Entry& entry) const;
   Place oldest_of_largest(const std::string& tenant, size_t bytes);
 
   ResponseStoreLimits limits_;

@@ -44,9 +44,30 @@ TEST(ResponseStore, CancelStopsOnce) {
   const auto cancelled = store.cancel("t", "r", 1);
   ASSERT_TRUE(cancelled);
   EXPECT_EQ(cancelled->at("status").as_string(), "cancelled");
-  EXPECT_FALSE(store.cancel("t", "r", 2));
+  const auto again = store.cancel("t", "r", 2);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, *cancelled);
   EXPECT_FALSE(store.cancel("u", "r", 2));
   EXPECT_EQ(stopped, 1);
+  store.put("t", "done", stored("x"), 2);
+  EXPECT_FALSE(store.cancel("t", "done", 3));
+}
+
+TEST(ResponseStore, WhatRunsIsNeverGivenUp) {
+  ResponseStore store({.max_entries = 3, .max_bytes = 1 << 20, .max_age_us = 100});
+  StoredResponse running = stored("x");
+  running.is_running = true;
+  store.put("t", "running", running, 0);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(store.put("t", "r" + std::to_string(i), stored("x"), 1));
+  EXPECT_TRUE(store.find("t", "running", 1000));
+  EXPECT_TRUE(store.put("t", "running 2", running, 1));
+  EXPECT_TRUE(store.put("t", "running 3", running, 1));
+  // There is no room left, and what is there stays.
+  EXPECT_FALSE(store.put("t", "r", stored("x"), 1));
+  StoredResponse large = stored(std::string(2 << 20, 'x'));
+  EXPECT_FALSE(store.put("t", "running", large, 1));
+  EXPECT_TRUE(store.find("t", "running", 1)->is_running);
+  EXPECT_TRUE(store.put("t", "running", stored("done"), 1));
 }
 
 TEST(ResponseStore, StaysWithinItsLimits) {
