@@ -131,8 +131,8 @@ class RequestChecker {
 void set_sampling(ChatRequest& request, std::optional<float> temperature, std::optional<float> top_p, const ProfileRules& rules) {
   request.sampling = rules.honours_sampling ? EffectiveSampling{temperature.value_or(1.0f), top_p.value_or(1.0f)}
                                             : effective_sampling(request.conversation.thinking, temperature, top_p);
-  request.gives_temperature = temperature.has_value();
-  request.gives_top_p = top_p.has_value();
+  request.gives_temperature = temperature || !rules.follows_checkpoint;
+  request.gives_top_p = top_p || !rules.follows_checkpoint;
 }
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const ApiOptions& options) {

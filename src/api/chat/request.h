@@ -33,7 +33,7 @@ struct ChatRequest {
 
   std::optional<int64_t> max_tokens;  // as requested
   EffectiveSampling sampling;
-  bool gives_temperature = false, gives_top_p = false;  // the body says them
+  bool gives_temperature = false, gives_top_p = false;  // said by the body or fixed by the profile: the checkpoint has no say
   float frequency_penalty = 0;                          // the official profile checks the penalties and ignores them
   float presence_penalty = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;  // open profile only

@@ -155,6 +155,14 @@ TEST(ChatRequest, StrictSchemasAreEnforcedWhole) {
   EXPECT_EQ(tool.enforced->at("required").dump(), R"(["p","s"])");
 }
 
+TEST(ChatRequest, OnlyProfileOpenLeavesSamplingToTheCheckpoint) {
+  const ChatRequest official = accepted(kHead + "}"), open = accepted(kHead + "}", options(Profile::kOpen));
+  EXPECT_TRUE(official.gives_temperature && official.gives_top_p);
+  EXPECT_EQ(official.sampling.temperature, 1.0f);
+  EXPECT_EQ(official.sampling.top_p, 1.0f);
+  EXPECT_FALSE(open.gives_temperature || open.gives_top_p);
+}
+
 TEST(ChatRequest, AnyBytesGiveARequestOrAnError) {
   const std::string body =
       kHead +

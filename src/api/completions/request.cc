@@ -14,6 +14,7 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kMaxPrompts = 128;
+constexpr uint64_t kOfficialMaxTokens = 4096;
 
 struct Body {
   std::string model;
@@ -126,6 +127,12 @@ Result<CompletionRequest> parse_completion_request(std::string_view text, const 
     return invalid_argument("stream_options should be set along with stream = true");
   if (body.echo.value_or(false) && body.logprobs)
     return unsupported("echo together with logprobs is not supported: log-probabilities of a prompt are not kept");
+  const ProfileRules rules = profile_rules(options.profile);
+  if (!rules.long_completions && body.max_tokens.value_or(1) > kOfficialMaxTokens) {
+    return invalid_argument(
+        fmt::format("Invalid max_tokens value, the valid range of max_tokens is [1, {}]", kOfficialMaxTokens));
+  }
+  const auto otherwise = rules.follows_checkpoint ? std::nullopt : std::optional(1.0f);
   CompletionRequest request;
   if (profile_rules(options.profile).honours_sampling) {
     DI_TRY(request.foreign, read_foreign_fields(json));
@@ -134,8 +141,8 @@ Result<CompletionRequest> parse_completion_request(std::string_view text, const 
   request.prompts = std::move(body.prompts);
   request.suffix = std::move(body.suffix);
   request.max_tokens = static_cast<int64_t>(body.max_tokens.value_or(16));
-  request.temperature = body.temperature;
-  request.top_p = body.top_p;
+  request.temperature = body.temperature ? body.temperature : otherwise;
+  request.top_p = body.top_p ? body.top_p : otherwise;
   request.frequency_penalty = body.frequency_penalty.value_or(0.0f);
   request.presence_penalty = body.presence_penalty.value_or(0.0f);
   request.logit_bias = std::move(body.logit_bias);

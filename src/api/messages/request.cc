@@ -21,7 +21,7 @@ Status check_declared(MessagesBody& body, const ApiOptions& options) {
   for (size_t i = 0; i < body.tools.size(); ++i) {
     MessagesTool& tool = body.tools[i];
     if (open && tool.type == "custom") tool.has_type = false;
-    if (tool.has_type && !((open || options.messages_drops_web_search) && is_web_search(tool))) {
+    if (tool.has_type && !(drops_web_search(options) && is_web_search(tool))) {
       return invalid_argument(fmt::format("tools[{}]: server tools are not supported", i));
     }
     if (!tool.has_type) DI_CHECK_OK(check_tool_name(tool.tool.name, fmt::format("tools[{}].name", i)));

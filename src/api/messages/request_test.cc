@@ -93,5 +93,17 @@ TEST(MessagesRequest, ProfileOpenTakesToolsWithATypeAndNamesOfClaude) {
   EXPECT_EQ(parse_messages_request(text, open).error().message, "tools[0]: server tools are not supported");
 }
 
+TEST(MessagesRequest, EarlierWebSearchIsLeftOutWhereItsToolIs) {
+  const std::string text = body(R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [
+      {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, {"type": "text", "text": "found"},
+      {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}]}, {"role": "user", "content": "more"}])");
+  ApiOptions open = options();
+  EXPECT_FALSE(parse_messages_request(text, open));
+  open.profile = Profile::kOpen;
+  const auto request = parse_messages_request(text, open);
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->conversation.messages[1].content.text, "found");
+}
+
 }  // namespace
 }  // namespace deepinfer

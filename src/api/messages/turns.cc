@@ -153,7 +153,7 @@ class TurnConverter {
       const Block& block = turn.blocks[j];
       DI_CHECK_OK(check_place(block, Role::kAssistant));
       if (block.kind == Kind::kServerToolUse || block.kind == Kind::kWebSearchResult) {
-        if (options_.messages_drops_web_search) continue;
+        if (drops_web_search(options_)) continue;
         return fault("Unsupported content block: server tools are not supported");
       }
       if (block.kind == Kind::kToolUse) {
