@@ -182,6 +182,20 @@ def errors_have_their_classes():
 
 
 @case
+def official_errors_are_those_of_the_recipe():
+    with Server('--profile', 'official', model=thinker()) as server:
+        api = anthropic_client(server)
+        error = raises(anthropic.BadRequestError, api.messages.create, **{**ASK, 'messages': []})
+        assert error.body == {'error': {'message': 'messages: at least one message is required', 'type': 'invalid_request_error', 'param': None,
+                                        'code': 'invalid_request_error'}}, error.body
+        assert error.request_id
+        assert raises(anthropic.NotFoundError, api.post, '/v1/messages/batches', body={}, cast_to=object).body['error']['param'] is None
+    with Server('--profile', 'official', model=script('fail3.jsonl', {'text': 'one two three four'}, faults=[{'step': 3, 'kind': 'error'}])) as server:
+        error = raises(anthropic.APIStatusError, lambda: list(anthropic_client(server).messages.create(**ASK, **OFF, stream=True)))
+        assert 'step failed' in str(error)
+
+
+@case
 def a_full_queue_is_waited_for():
     with Server('--batch', '1', '--queue', '1', model=slow(5)) as server:
         streams = [stream_in_background(server) for _ in range(2)]

@@ -181,10 +181,31 @@ def responses_in_the_background():
         left.close()
         eventually(lambda: api.responses.retrieve(identity).status == 'incomplete', 'the reader took it along')
         read = api.responses.create(model='test', input='hi', background=True, stream=True)
-        api.responses.cancel(next(iter(read)).response.id)
-        raises(openai.APIError, lambda: list(read))
+        identity = next(iter(read)).response.id
+        eventually(lambda: api.responses.retrieve(identity).status == 'in_progress', 'never in progress')
+        seen = [next(iter(read)) for _ in range(6)]
+        cancelled = api.responses.cancel(identity)
+        assert cancelled.status == 'cancelled' and 'word' in cancelled.output[0].content[0].text, cancelled
+        # The second time changes nothing, and who retrieves it or reads its stream sees the same.
+        assert api.responses.cancel(identity) == cancelled == api.responses.retrieve(identity)
+        raises(openai.APIError, lambda: [seen.append(event) for event in read])
+        assert seen[-1].type == 'response.cancelled' and seen[-1].response == cancelled.to_dict() or seen[-1].response == cancelled, seen[-1]
         server.settles()
         assert server.metric('deepinfer_requests_aborted_total') >= 3
+
+
+@case
+def responses_too_large_to_keep():
+    with Server('--max-stored-mb', '1', '--context', '16384', model=script('long2.jsonl', {'text': 'ok'}, context=16384)) as server:
+        api = openai_client(server)
+        large = 'wordwordwordword' * 12000  # once as input, once among the items that follow
+        error = raises(openai.BadRequestError, api.responses.create, model='test', input=[{'role': 'user', 'content': 'x' * 10, 'note': large * 4}],
+                       background=True)
+        assert 'larger than all responses' in str(error), error
+        kept = api.responses.create(model='test', input=[{'role': 'user', 'content': 'x', 'note': large * 4}])
+        assert kept.store is False
+        raises(openai.NotFoundError, api.responses.retrieve, kept.id)
+        assert api.responses.create(model='test', input='x').store is True
 
 
 @case
@@ -243,8 +264,13 @@ def pictures_on_both_wires():
             error = raises(openai.BadRequestError, api.chat.completions.create, model='test',
                            messages=[{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': url}}]}])
             assert 'Failed to download image' in str(error) and 'public' not in str(error), error
+            assert error.response.headers['x-should-retry'] == 'false'
         reasons = [line['outcome'] for line in server.lines() if line['outcome'].startswith('image not fetched')]
         assert len(reasons) == 4 and '127.0.0.1, which is no public address' in reasons[0] and 'only https' in reasons[3], reasons
+        # What only failed may come later.
+        part = {'type': 'image_url', 'image_url': {'url': 'https://no.such.host.invalid/x.png'}}
+        error = raises(openai.BadRequestError, api.chat.completions.create, model='test', messages=[{'role': 'user', 'content': [part]}])
+        assert 'Failed to download image' in str(error) and error.response.headers['x-should-retry'] == 'true', error.response.headers
     with Server() as server:
         error = raises(openai.BadRequestError, openai_client(server).responses.create, model='test', input=[
             {'role': 'user', 'content': [{'type': 'input_image', 'image_url': picture_url()}]}])

@@ -1,10 +1,10 @@
 """What the tests with client libraries share: both clients, pictures."""
 import base64
-import struct
-import zlib
 
 import anthropic
 import openai
+
+from serve_harness import picture
 
 
 def openai_client(server, **more):
@@ -13,15 +13,6 @@ def openai_client(server, **more):
 
 def anthropic_client(server, **more):
     return anthropic.Anthropic(base_url=server.url, **{'api_key': 'none', 'max_retries': 0, **more})
-
-
-def picture(width=60, height=40, color=(200, 30, 30)):
-    """A PNG of one colour."""
-    def chunk(kind, data):
-        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
-    rows = (b'\0' + bytes(color) * width) * height
-    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0))
-            + chunk(b'IDAT', zlib.compress(rows)) + chunk(b'IEND', b''))
 
 
 def picture_base64(**more):

@@ -5,11 +5,13 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 
 from cases import PROGRAM
 
@@ -177,6 +179,15 @@ def stream_in_background(server, body=None):
 
     threading.Thread(target=read, daemon=True).start()
     return stream
+
+
+def picture(width=60, height=40, color=(200, 30, 30)):
+    """A PNG of one colour."""
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+    rows = (b'\0' + bytes(color) * width) * height
+    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0))
+            + chunk(b'IDAT', zlib.compress(rows)) + chunk(b'IEND', b''))
 
 
 def has(program):

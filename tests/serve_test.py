@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tests/serve_test.py PROGRAM [CASE...]: the server as its users and its enemies meet it. Last line `N passed, N failed`.
 Needs the packages of tools/serve_packages.txt for the cases with the openai library; uses scripted models."""
+import base64
 import contextlib
 import gzip
 import hashlib
@@ -17,7 +18,7 @@ import threading
 import time
 
 from cases import ROOT, case, main
-from serve_harness import (Server, chat_body, events, eventually, has, hello, path, post, run, script, slow,
+from serve_harness import (Server, chat_body, events, eventually, has, hello, path, picture, post, run, script, slow,
                            stream_in_background)
 
 
@@ -91,6 +92,101 @@ def completions():
                            ({'model': 'test', 'prompt': 'x', 'guided_regex': 'a'}, 'response_format')):
             server.error(400, 'POST', '/v1/completions', body, text=text)
         server.error(404, 'POST', '/v1/completions', {'model': 'none', 'prompt': 'x'}, text='The supported API model names')
+
+
+@case
+def completions_keep_what_the_model_writes():
+    text = '\n\na</think>b\n'
+    with Server(model=script('raw.jsonl', {'text': text})) as server:
+        for more in ({}, {'suffix': 'y'}):
+            body = {'model': 'test', 'prompt': 'x', 'max_tokens': 40, **more}
+            assert server.json('POST', '/v1/completions', body)['choices'][0]['text'] == text
+            data = server.ask('POST', '/v1/completions', {**body, 'stream': True})[2]
+            assert ''.join(e['choices'][0]['text'] for e in events(data)) == text
+        stopped = server.json('POST', '/beta/completions', {'model': 'test', 'prompt': 'x', 'stop': 'k>b'})['choices'][0]
+        assert stopped['text'] == '\n\na</thin' and stopped['finish_reason'] == 'stop', stopped
+    with Server('--profile', 'official') as server:
+        server.error(400, 'POST', '/beta/completions', {'model': 'test', 'prompt': 'x', 'max_tokens': 4097}, text='[1, 4096]')
+
+
+@case
+def a_prompt_beyond_the_context_says_so_on_every_wire():
+    words, message = 'word ' * 300, [{'role': 'user', 'content': 'word ' * 300}]
+    wires = (('/v1/chat/completions', {'messages': message}), ('/v1/completions', {'prompt': words}), ('/v1/messages', {'messages': message}),
+             ('/v1/responses', {'input': words}))
+    for profile in ('open', 'official'):
+        with Server('--context', '256', '--profile', profile) as server:
+            for target, body in wires:
+                answer = server.json('POST', target, {'model': 'test', **body}, status=400)
+                text = answer['error']['message']
+                assert re.fullmatch(r"This model's maximum context length is 256 tokens\. However, you requested \d+ tokens \(\d+ in the messages, "
+                                    r'\d+ in the completion\)\. Please reduce the length of the messages or completion\.', text), text
+            # A prompt that just fills it leaves no room for an answer's first token.
+            prompt = server.json('POST', '/tokenize', {'prompt': words})['tokens'][:256]
+            server.error(400, 'POST', '/v1/completions', {'model': 'test', 'prompt': prompt, 'max_tokens': 1}, text='requested 257 tokens (256 in')
+
+
+@case
+def whole_answers_begin_before_they_are_there():
+    with Server('--keep-alive', '0.2', model=script('silent4.jsonl', {'match': 'fail', 'text': 'word ' * 400, 'delay_ms': 20},
+                                                    {'text': 'word ' * 400, 'delay_ms': 20})) as server:
+        out = server.raw(post('/v1/chat/completions', chat_body(), 'connection: close\r\n'), timeout=30)
+        head, body = out.split(b'\r\n\r\n', 1)
+        assert head.startswith(b'HTTP/1.1 200') and b'application/json' in head and body.startswith(b'1\r\n\n\r\n'), out[:400]
+        assert len(server.chat()['choices'][0]['message']['content']) == 2000
+        # An error that comes later is a body, too.
+        late = server.ask('POST', '/v1/chat/completions', chat_body(), {'x-request-timeout': '4'})
+        assert late[0] == 200 and late[2].startswith(b'\n') and json.loads(late[2])['error']['type'] == 'timeout_error', late
+        quick = server.ask('POST', '/v1/chat/completions', chat_body(max_tokens=2))
+        assert quick[2].startswith(b'{'), quick
+
+
+@case
+def official_answers_that_do_not_begin_are_ended():
+    for profile in ('official', 'open'):
+        with Server('--batch', '1', '--start-timeout', '0.5', '--profile', profile, model=slow(20)) as server:
+            first = stream_in_background(server)
+            first.begun.wait(10)
+            status, headers, data = server.ask('POST', '/v1/chat/completions', chat_body(max_tokens=1))
+            assert (status == 504) == (profile == 'official'), (status, data)
+            assert status == 200 or (headers['x-should-retry'] == 'true' and b'did not begin' in data)
+
+
+@case
+def requests_are_read_as_the_settings_say():
+    search = [{'type': 'web_search_20250305', 'name': 'web_search'}]
+    turn = {'model': 'test', 'messages': [{'role': 'user', 'content': 'hi'}], 'max_tokens': 2}
+    tool = {'type': 'function', 'function': {'name': 'f'}}
+    with Server('--web-search', 'refuse', '--missing-reasoning', 'refuse', '--max-tokens-plain', '10') as server:
+        assert 'server tools' in server.json('POST', '/v1/messages', {**turn, 'tools': search}, status=400)['error']['message']
+        server.error(400, 'POST', '/v1/responses', {'model': 'test', 'input': 'hi', 'tools': [{'type': 'web_search'}]}, text='Server tools')
+        server.error(400, 'POST', '/v1/chat/completions', chat_body(max_tokens=11), text='[1, 10]')
+        calls = [{'id': 'c', 'type': 'function', 'function': {'name': 'f', 'arguments': '{}'}}]
+        history = [*turn['messages'], {'role': 'assistant', 'tool_calls': calls}, {'role': 'tool', 'tool_call_id': 'c', 'content': 'x'}]
+        server.error(400, 'POST', '/v1/chat/completions', {'model': 'test', 'messages': history, 'tools': [tool]}, text='must be passed back')
+    with Server('--web-search', 'drop', '--profile', 'official') as server:
+        assert server.json('POST', '/v1/messages', {**turn, 'tools': search})['content']
+
+
+@case
+def tools_do_not_wait_for_pictures():
+    # Pictures of distinct bytes: one of 4096 x 4096 decodes for a tenth of a second and more.
+    png = picture(width=4096, height=4096)
+    parts = [{'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(png + bytes([i])).decode()}} for i in range(40)]
+    pictures = {'model': 'test', 'messages': [{'role': 'user', 'content': parts}], 'max_tokens': 1}
+    tools = [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object', 'properties': {}}}}]
+    with Server('--context', '2048', model=os.path.join(ROOT, 'models', 'tiny-v41')) as server:
+        busy = [threading.Thread(target=lambda: server.ask('POST', '/v1/chat/completions', pictures, timeout=120)) for _ in range(3)]
+        for thread in busy:
+            thread.start()
+        eventually(lambda: server.metric('deepinfer_http_body_bytes_at_work') > 0)
+        begin = time.monotonic()
+        server.chat('What is 1 + 1?', tools=tools, max_tokens=4)
+        waited = time.monotonic() - begin
+        assert server.metric('deepinfer_http_body_bytes_at_work') > 0, 'the pictures were done first: nothing was tested'
+        assert waited < 3, waited
+        for thread in busy:
+            thread.join()
 
 
 @case

@@ -40,6 +40,10 @@ Result<std::optional<RetentionClass>> wanted_retention(const HttpRequest& reques
     if (name == retention_class_name(retention)) return std::optional(retention);
   }
   return invalid_argument("x-cache-class is one of session, agent, chat, pinned");
+// While a request is prepared nothing but the download of a picture is unavailable. That is the request's affair and not the
+// server's, so the status says so; but it may pass later.
+void fail_prepared(Call& call, const Error& error) {
+  error.code == ErrorCode::kUnavailable ? call.fail(400, error.message, true) : call.fail(error);
 }
 
 }  // namespace
@@ -54,6 +58,8 @@ void Answers::answer(const CallPtr& call) {
     const bool cache_debug = wants_cache_debug(body);
     return [this, call, plan, cache_debug, retention] {
       if (!*plan) return call->fail(plan->error());
+    return [this, call, plan, cache_debug] {
+      if (!*plan) return fail_prepared(*call, plan->error());
       (*plan)->options.cache_debug = cache_debug;
       (*plan)->options.retention = retention;
       (*plan)->options.deadline_us = context_.deadline_us(call->request());
@@ -73,7 +79,7 @@ void Answers::count_tokens(const CallPtr& call) {
       return count_prompt_tokens(*context_.host, request.conversation);
     };
     return [call, is_messages, tokens = count()] {
-      if (!tokens) return call->fail(tokens.error());
+      if (!tokens) return fail_prepared(*call, tokens.error());
       Json answer = Json::object({{"input_tokens", *tokens}});
       if (!is_messages) answer.set("object", "response.input_tokens");
       call->respond_json(200, answer);

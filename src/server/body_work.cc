@@ -19,6 +19,15 @@ bool may_take_long(std::string_view body) {
   return false;
 }
 
+// What names a picture on each wire, as JSON writes it; letters of ASCII have no need to be escaped.
+bool may_hold_pictures(std::string_view body) {
+  for (const std::string_view word :
+       {"image_url", "input_image", "\"image\"", "file_data", "\\u004", "\\u005", "\\u006", "\\u007"}) {
+    if (body.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 bool is_quick(const HttpRequest& request) {
   return request.body.size() <= kSmallBody && request.headers.get("content-encoding").empty() && !may_take_long(request.body);
 }
@@ -26,27 +35,31 @@ bool is_quick(const HttpRequest& request) {
 }  // namespace
 
 void work_on_body(ServerContext& context, const CallPtr& call, std::function<Reply(const std::string& body)> work) {
-  const auto prepare = [&context, call, work = std::move(work)]() -> Reply {
-    int status = 0;
-    const Result<std::string> body = request_body(call->request(), context.body_limit(), status);
-    if (body) return work(*body);
-    return [call, status, error = body.error()] { call->fail(status, error.message); };
+  const auto refused = [call](int status, const Error& error) -> Reply {
+    return [call, status, message = error.message] { call->fail(status, message); };
   };
   const auto answer = [call](const Reply& reply) {
     if (!call->exchange->is_open()) return;
     call->exchange->request().body = {};
     reply();
   };
-  if (is_quick(call->request())) return answer(prepare());
+  if (is_quick(call->request())) return answer(work(call->request().body));
   const size_t bytes = call->request().body.size();
   if (context.body_bytes_at_work > 0 && context.body_bytes_at_work + bytes > kMostAtWork)
     return call->fail(Error{ErrorCode::kUnavailable, "too many large bodies are being read: try again soon"});
   context.body_bytes_at_work += bytes;
-  context.workers.add([&context, prepare, answer, bytes] {
-    context.http->post([&context, reply = prepare(), answer, bytes] {
+  const auto finish = [&context, answer, bytes](Reply reply) {
+    context.http->post([&context, reply = std::move(reply), answer, bytes] {
       context.body_bytes_at_work -= bytes;
       answer(reply);
     });
+  };
+  context.workers.add([&context, call, work = std::move(work), refused, finish] {
+    int status = 0;
+    Result<std::string> body = request_body(call->request(), context.body_limit(), status);
+    if (!body) return finish(refused(status, body.error()));
+    if (!may_hold_pictures(*body)) return finish(work(*body));
+    context.picture_workers.add([work, finish, body = *std::move(body)] { finish(work(body)); });
   });
 }
 

@@ -1,8 +1,9 @@
 // server/body_work.h - what is done with the body of a request, where it holds nobody up.
 //
 // Small bodies are worked on at once, on the server's thread: about 2 ms at most. Large and compressed ones, and all that may
-// hold pictures (decoded, run through the vision tower, perhaps fetched) or a format or tools to compile, go to the workers. What
-// waits for these is bounded in bytes: beyond that a request is refused with 503 and told to come again. Threads: the server's.
+// hold pictures (decoded, run through the vision tower, perhaps fetched) or a format or tools to compile, go to the workers; from
+// there pictures go on to workers of their own, for which nothing else waits. What is at work is bounded in bytes: beyond that a
+// request is refused with 503 and told to come again. Threads: the server's.
 //
 //   work_on_body(context, call, [&context, call](const std::string& body) -> Reply {
 //     auto ids = expensive(body);                        // any thread

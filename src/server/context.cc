@@ -20,26 +20,33 @@ void Call::respond(int status, std::string content_type, std::string body) {
 
 namespace {
 
-// One picture in work must not hold up everybody's large bodies; links are waited for besides.
-constexpr int kWorkers = 2, kFetchingWorkers = 8;
+// One body in work must not hold up all others.
+constexpr int kWorkers = 2, kPictureWorkers = 2, kFetchingWorkers = 8;
 
 }  // namespace
 
 void Call::fail(const Error& error) {
   const WireStatus status = wire_status(error.code);
   set_retry_headers(headers, status.retry);
-  const Dialect dialect = dialect_of(request().path);
-  respond_json(status.http,
-               dialect == Dialect::kOpenAi ? error_body(error) : dialect_error(dialect, status.http, error.message, request_id));
+  respond_json(status.http, error_json(error));
 }
 
-void Call::fail(int status, const std::string& message) {
-  set_retry_headers(headers, false);
-  respond_json(status, dialect_error(dialect_of(request().path), status, message, request_id));
+void Call::fail(int status, const std::string& message, bool retry) {
+  set_retry_headers(headers, retry);
+  respond_json(status, dialect_error(dialect, status, message, request_id));
+}
+
+Json Call::error_json(const Error& error) const {
+  if (dialect == Dialect::kOpenAi) return error_body(error);
+  return dialect_error(dialect, wire_status(error.code).http, error.message, request_id);
 }
 
 ServerContext::ServerContext(const ServeSettings& wanted)
-    : settings(wanted), workers(wanted.fetch_images ? kFetchingWorkers : kWorkers) {}
+    : settings(wanted), workers(kWorkers), picture_workers(wanted.fetch_images ? kFetchingWorkers : kPictureWorkers) {}
+
+Dialect ServerContext::error_dialect(std::string_view path) const {
+  return profile_rules(api.profile).messages_errors ? dialect_of(path) : Dialect::kOpenAi;
+}
 
 std::string ServerContext::new_id(std::string_view prefix) { return fmt::format("{}{}{:06x}", prefix, id_prefix, ++num_ids); }
 

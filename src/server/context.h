@@ -34,6 +34,9 @@ struct Call {
   std::string key;      // name of the key's record
   std::string tenant;   // of that key: whose cache it may use
   HttpHeaders headers;  // of every answer: request id, CORS
+  Dialect dialect = Dialect::kOpenAi;  // of errors
+  std::string key;                     // name of the key's record
+  HttpHeaders headers;                 // of every answer: request id, CORS
   AccessLine line;
   std::function<void()> on_gone;  // the answer will not be read
 
@@ -42,7 +45,8 @@ struct Call {
   void respond_json(int status, const Json& body) { respond(status, "application/json", body.dump()); }
   // In the form of the route's dialect, with what SDKs obey: whether and when to try again.
   void fail(const Error& error);
-  void fail(int status, const std::string& message);
+  void fail(int status, const std::string& message, bool retry = false);
+  Json error_json(const Error& error) const;
 };
 using CallPtr = std::shared_ptr<Call>;
 
@@ -67,10 +71,13 @@ struct ServerContext {
   bool draining = false;
   std::unique_ptr<ResponseStore> responses;
   size_t body_bytes_at_work = 0;  // of bodies that wait for the workers or are in their hands
-  Workers workers;
+  // Pictures take seconds where other bodies take milliseconds, and links are waited for: they have workers of their own.
+  Workers workers, picture_workers;
 
   // `prefix`, "chatcmpl-" and the like, with something no other answer has behind it.
   std::string new_id(std::string_view prefix);
+  // The form of errors below this path.
+  Dialect error_dialect(std::string_view path) const;
   size_t body_limit() const { return static_cast<size_t>(settings.max_body_mb) << 20; }
   // Of the engine's clock: the setting's, or sooner when the header x-request-timeout (seconds) asks for it; 0 = none.
   int64_t deadline_us(const HttpRequest& request) const;

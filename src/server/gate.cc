@@ -83,18 +83,20 @@ HttpHeaders Gate::common_headers(const HttpRequest& request, const std::string& 
 
 HttpResponse Gate::error_response(const HttpRequest& request, int status, const std::string& message) {
   const std::string id = request_id_of(request);
-  HttpResponse response{status, common_headers(request, id), dialect_error(dialect_of(request.path), status, message, id).dump()};
+  HttpResponse response{status, common_headers(request, id),
+                        dialect_error(context_.error_dialect(request.path), status, message, id).dump()};
   response.headers.set("content-type", "application/json");
   set_retry_headers(response.headers, false);
   return response;
 }
 
 HttpResponse Gate::malformed(const HttpFault& fault, const HttpRequest* head) {
-  const Dialect dialect = head ? dialect_of(head->path) : Dialect::kOpenAi;
+  const std::string_view path = head ? std::string_view(head->path) : std::string_view();
+  const Dialect dialect = context_.error_dialect(path);
   const std::string id = context_.new_id("req-");
   HttpResponse response = HttpResponse::json(fault.status, dialect_error(dialect, fault.status, fault.message, id).dump());
   response.headers.add("x-request-id", id);
-  if (dialect == Dialect::kAnthropic) response.headers.add("request-id", id);
+  if (dialect_of(path) == Dialect::kAnthropic) response.headers.add("request-id", id);
   set_retry_headers(response.headers, fault.status == 503);
   return response;
 }

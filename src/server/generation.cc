@@ -10,7 +10,9 @@ namespace deepinfer {
 
 namespace {
 
-constexpr int64_t kKeepAliveUs = 5'000'000;
+// A whole answer begins early when it takes so many times as long as the silence a stream may have: most are shorter, and
+// keep a status that says how they ended.
+constexpr int64_t kSilencesBeforeWhole = 6;
 
 }  // namespace
 
@@ -28,11 +30,12 @@ void Generation::start() {
   listen_for_the_end();
   submit_all();
   if (over_) return;
-  written_us_ = context_.clock.now_us();
-  plan_.form->begun([weak = weak_from_this()] {
+  begun_us_ = written_us_ = context_.clock.now_us();
+  const Status begun = plan_.form->begun([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel();
   });
-  if (plan_.stream) begin_stream();
+  if (!begun) return fail(begun.error());
+  if (plan_.stream) begin_stream("text/event-stream; charset=utf-8");
   for (size_t i = 0; i < choices_.size(); ++i) show(i, choices_[i].ask->opening());
   write_out();
   if (!plan_.background || plan_.stream) return;
@@ -47,9 +50,9 @@ void Generation::listen_for_the_end() {
   };
 }
 
-void Generation::begin_stream() {
+void Generation::begin_stream(const char* type) {
   HttpHeaders headers = call_->headers;
-  headers.set("content-type", "text/event-stream; charset=utf-8");
+  headers.set("content-type", type);
   headers.set("cache-control", "no-cache");
   headers.set("x-accel-buffering", "no");
   call_->exchange->begin_stream(200, headers);
@@ -118,9 +121,19 @@ void Generation::write_out() {
 }
 
 void Generation::keep_alive(int64_t now_us) {
-  if (over_ || unheard_ || !plan_.stream || now_us - written_us_ < kKeepAliveUs) return;
-  plan_.form->keep_alive(out_);
+  if (over_ || unheard_) return;
+  if (is_overdue(now_us)) return fail({ErrorCode::kDeadline, "the answer did not begin in time: the server is too busy"});
+  const bool has_begun = call_->exchange->has_begun();
+  const auto silence_us = static_cast<int64_t>(static_cast<double>(context_.settings.keep_alive) * 1e6);
+  if (now_us - written_us_ < silence_us * (has_begun ? 1 : kSilencesBeforeWhole)) return;
+  if (!has_begun) begin_stream("application/json");
+  plan_.stream ? plan_.form->keep_alive(out_) : out_.push_back('\n');
   write_out();
+}
+
+bool Generation::is_overdue(int64_t now_us) const {
+  if (first_token_us_ > 0 || profile_rules(context_.api.profile).waits_to_begin) return false;
+  return static_cast<double>(now_us - begun_us_) > static_cast<double>(context_.settings.start_timeout) * 1e6;
 }
 
 void Generation::cancel_rest() {
@@ -140,7 +153,11 @@ void Generation::fail(const Error& error) {
   call_->on_gone = nullptr;
   if (unheard_) return;
   if (!call_->exchange->has_begun()) return call_->fail(error);
-  plan_.form->fail(error, out_);
+  if (plan_.stream) {
+    plan_.form->fail(error, out_);
+  } else {
+    out_ += call_->error_json(error).dump();
+  }
   write_out();
   call_->exchange->finish_stream();
 }
@@ -154,8 +171,12 @@ void Generation::complete() {
   context_.metrics.count_answer(call_->line.prompt_tokens, call_->line.completion_tokens, first);
   plan_.form->completed(stream);
   if (unheard_) return;
-  if (!plan_.stream) return call_->respond(200, "application/json", plan_.form->body(total_usage(), stream));
-  plan_.form->end(total_usage(), stream, out_);
+  if (plan_.stream) {
+    plan_.form->end(total_usage(), stream, out_);
+  } else {
+    out_ += plan_.form->body(total_usage(), stream);
+    if (!call_->exchange->has_begun()) return call_->respond(200, "application/json", std::move(out_));
+  }
   write_out();
   call_->exchange->finish_stream();
 }
@@ -163,6 +184,7 @@ void Generation::complete() {
 void Generation::cancel() {
   if (over_) return;
   abandon("cancelled");
+  plan_.form->cancelled();
   call_->on_gone = nullptr;
   if (unheard_ || !call_->exchange->has_begun()) return;
   plan_.form->fail({ErrorCode::kCancelled, "the response was cancelled"}, out_);

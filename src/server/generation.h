@@ -35,9 +35,11 @@ class AnswerForm {
   // What keeps a silent stream alive.
   virtual void keep_alive(std::string& out) const { out += ": keep-alive\n\n"; }
 
-  // For answers that are kept: it runs, and `cancel` stops it; it is complete; it broke.
-  virtual void begun(std::function<void()> cancel) { (void)cancel; }
+  // For answers that are kept: it runs, and `cancel` stops it (an Error: it cannot be kept as it must); it is complete; it was
+  // cancelled; it broke.
+  virtual Status begun(std::function<void()> cancel) { return (void)cancel, Status(); }
   virtual void completed(const OutputStream& stream) { (void)stream; }
+  virtual void cancelled() {}
   virtual void broken(const Error& error) { (void)error; }
 };
 
@@ -58,7 +60,8 @@ class Generation final : public EngineSink, public std::enable_shared_from_this<
   // Submits everything; answers with an error when that fails.
   void start();
   void take(size_t choice, const Event& event) override;
-  // A comment when nothing was written for a while, so that nobody on the way gives up.
+  // A comment when nothing was written for a while, so that nobody on the way gives up; of a whole answer, after a longer
+  // while, its head and then blank lines, which JSON allows in front. Ends what waits for too long to begin.
   void keep_alive(int64_t now_us);
   // Somebody else stops it: a stream that is still read ends with an error.
   void cancel();
@@ -72,7 +75,8 @@ class Generation final : public EngineSink, public std::enable_shared_from_this<
   void submit_all();
   void note_report(size_t index, const Event& event);
   void listen_for_the_end();
-  void begin_stream();
+  void begin_stream(const char* type);
+  bool is_overdue(int64_t now_us) const;
   void show(size_t choice, const std::vector<OutputEvent>& events);
   void write_out();
   void fail(const Error& error);
@@ -89,7 +93,7 @@ class Generation final : public EngineSink, public std::enable_shared_from_this<
   size_t left_ = 0;
   bool over_ = false;
   bool unheard_ = false;  // nobody reads the answer
-  int64_t written_us_ = 0, first_token_us_ = 0;
+  int64_t begun_us_ = 0, written_us_ = 0, first_token_us_ = 0;
   std::string out_;
   std::vector<OutputEvent> pieces_;
 };

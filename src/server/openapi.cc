@@ -212,7 +212,6 @@ Json operation_of(const Route& route) {
 std::string openapi_text(const std::string& version) {
   Json paths = Json::object(), schemas = Json::object();
   for (const Route& route : all_routes()) {
-    if (route.is_alias) continue;
     const std::string path(route.path);
     if (!paths.find(path)) paths.set(path, Json::object());
     std::string method(route.method);

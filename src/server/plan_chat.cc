@@ -68,7 +68,7 @@ Result<AnswerPlan> plan_chat(const WireCall& wire) {
   info.continues_content = request.parsing().start == ParseStart::kContentContinued;
   info.null_usage = request.include_usage;
   // Who asks for usage waits for a chunk of its own; the official form has it on the last chunk in any case.
-  info.usage_apart = request.num_answers > 1 || (context.api.profile == Profile::kOpen && request.include_usage);
+  info.usage_apart = request.num_answers > 1 || (profile_rules(context.api.profile).usage_apart && request.include_usage);
   plan.form = std::make_unique<ChatForm>(info, request.num_answers, request.include_usage);
   return plan;
 }

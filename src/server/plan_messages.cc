@@ -11,7 +11,8 @@ namespace {
 
 class MessagesForm final : public AnswerForm {
  public:
-  MessagesForm(MessagesAnswerInfo info, std::string request_id) : writer_(std::move(info)), request_id_(std::move(request_id)) {}
+  MessagesForm(MessagesAnswerInfo info, Dialect dialect, std::string request_id)
+      : writer_(std::move(info)), dialect_(dialect), request_id_(std::move(request_id)) {}
   void collect(size_t, const OutputEvent& event, const OutputStream& stream) override {
     unseen_.clear();
     writer_.event(event, stream, unseen_);
@@ -22,13 +23,14 @@ class MessagesForm final : public AnswerForm {
   std::string body(const AnswerUsage&, const OutputStream& stream) const override { return writer_.response(stream).dump(); }
   void fail(const Error& error, std::string& out) override {
     const int status = wire_status(error.code).http;
-    append_sse_event({"error", dialect_error(Dialect::kAnthropic, status, error.message, request_id_)}, out);
+    append_sse_event({"error", dialect_error(dialect_, status, error.message, request_id_)}, out);
   }
   // The SDK takes comments, too; a ping is what others know of this wire.
   void keep_alive(std::string& out) const override { out += "event: ping\ndata: {\"type\":\"ping\"}\n\n"; }
 
  private:
   MessagesAnswerWriter writer_;
+  Dialect dialect_;
   std::string request_id_;
   std::vector<NamedEvent> unseen_;
 };
@@ -45,7 +47,7 @@ Result<AnswerPlan> plan_messages(const WireCall& wire) {
   info.model = request.model;
   info.thinking = request.conversation.thinking;
   info.call_suffix = [seed = answer_seed(wire.id)](int index) { return tool_call_suffix(seed, index); };
-  plan.form = std::make_unique<MessagesForm>(std::move(info), wire.request_id);
+  plan.form = std::make_unique<MessagesForm>(std::move(info), wire.context.error_dialect("/v1/messages"), wire.request_id);
   return plan;
 }
 

@@ -55,16 +55,6 @@ constexpr std::array kRoutes = std::to_array<Route>({
     {RouteId::kListBatches, "GET", "/v1/batches", kKey, kNone, false, "Batches", "", "BatchList"},
     {RouteId::kGetBatch, "GET", "/v1/batches/{batch_id}", kKey, kNone, false, "One batch", "", "Batch"},
     {RouteId::kCancelBatch, "POST", "/v1/batches/{batch_id}/cancel", kKey, kNone, false, "Stop a batch", "", "Batch"},
-    // Paths of the official service.
-    {RouteId::kModels, "GET", "/models", kKey, kNone, true, "", "", "", "", true},
-    {RouteId::kChat, "POST", "/chat/completions", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kChat, "POST", "/beta/chat/completions", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kCompletion, "POST", "/completions", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kCompletion, "POST", "/beta/completions", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kCreateResponse, "POST", "/responses", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kMessages, "POST", "/anthropic/v1/messages", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kCountTokens, "POST", "/anthropic/v1/messages/count_tokens", kKey, kJson, true, "", "", "", "", true},
-    {RouteId::kModels, "GET", "/anthropic/v1/models", kKey, kNone, true, "", "", "", "", true},
 });
 
 std::string_view next_segment(std::string_view& path) {
@@ -96,12 +86,31 @@ bool matches(std::string_view pattern, std::string_view path, std::vector<std::s
   return path.empty();
 }
 
+bool is_below(std::string_view path, std::string_view folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+
+// Paths of the official service: its wires without /v1 or with /beta instead of it, and those of Anthropic below a folder.
+// Empty: `path` is none of them.
+std::string path_of_alias(std::string_view path) {
+  constexpr std::string_view kAnthropic = "/anthropic/v1", kBeta = "/beta";
+  const bool is_anthropic = is_below(path, kAnthropic);
+  if (is_anthropic) path.remove_prefix(kAnthropic.size());
+  if (!is_anthropic && is_below(path, kBeta)) path.remove_prefix(kBeta.size());
+  const bool is_alias = is_anthropic ? is_below(path, "/messages") || is_below(path, "/models")
+                                     : is_below(path, "/chat/completions") || is_below(path, "/completions") ||
+                                           is_below(path, "/models") || is_below(path, "/responses");
+  return is_alias ? "/v1" + std::string(path) : std::string();
+}
+
 }  // namespace
 
 std::span<const Route> all_routes() { return kRoutes; }
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   RouteMatch match;
+  const std::string other = path_of_alias(path);
+  if (!other.empty()) path = other;
   if (method == "HEAD") method = "GET";
   std::string allowed;
   for (const Route& route : kRoutes) {

@@ -59,7 +59,6 @@ struct Route {
   // Names of schemas (server/openapi.cc) of request and answer; "" = none.
   std::string_view request_schema, answer_schema;
   std::string_view answer_media = "application/json";
-  bool is_alias = false;  // another path of a route above; left out of /openapi.json
 };
 
 std::span<const Route> all_routes();
@@ -69,6 +68,7 @@ struct RouteMatch {
   std::vector<std::string> params;  // decoded, in order
   std::string allowed;              // methods of the path when the method is wrong: "GET, HEAD, OPTIONS"
 };
+// Other names of a path lead to the same route: /models, /beta/models and /anthropic/v1/models to /v1/models.
 RouteMatch find_route(std::string_view method, std::string_view path);
 
 // Whose form the errors of a path have, that of unknown paths below it included.

@@ -57,6 +57,15 @@ HttpServerOptions http_options(const ServeSettings& settings) {
   return options;
 }
 
+void apply_request_settings(const ServeSettings& settings, ApiOptions& api) {
+  api.default_thinking = settings.thinking == "on";
+  api.reject_missing_reasoning = settings.missing_reasoning == "refuse";
+  api.max_tokens_thinking = settings.max_tokens_thinking;
+  api.max_tokens_plain = settings.max_tokens_plain;
+  api.messages_drops_web_search = settings.web_search == "drop";
+  api.messages_rejects_web_search = api.responses_rejects_web_search = settings.web_search == "refuse";
+}
+
 }  // namespace
 
 Server::Service::Service(const ServeSettings& settings, const ServerInfo& info)
@@ -75,7 +84,7 @@ Status Server::Service::open() {
   context_.started = now_seconds();
   context_.id_prefix = random_prefix();
   DI_TRY(context_.api.profile, parse_profile(settings_.profile));
-  context_.api.default_thinking = settings_.thinking == "on";
+  apply_request_settings(settings_, context_.api);
   context_.responses =
       std::make_unique<ResponseStore>(ResponseStoreLimits{.max_bytes = static_cast<size_t>(settings_.max_stored_mb) << 20});
   if (!settings_.keys.empty()) {
@@ -161,6 +170,7 @@ void Server::Service::stop() {
   http_->stop();
   // Plans that are still being made read the model; what they post goes nowhere.
   context_.workers.stop();
+  context_.picture_workers.stop();
   // The engine's last events go to a thread that is gone.
   host_.reset();
 }
@@ -197,6 +207,7 @@ void Server::Service::handle(std::shared_ptr<HttpExchange> exchange) {
   call->route = match.route;
   call->params = std::move(match.params);
   call->request_id = gate_.request_id_of(request);
+  call->dialect = context_.error_dialect(request.path);
   call->headers = gate_.common_headers(request, call->request_id);
   const Gate::Identity who = gate_.identify(request);
   call->key = who.key;

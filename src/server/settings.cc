@@ -54,6 +54,25 @@ void ServeSettings::visit_service(FieldVisitor visit) {
          .value = "DIR"});
 }
 
+void ServeSettings::visit_requests(FieldVisitor visit) {
+  visit({.name = "missing-reasoning",
+         .target = &missing_reasoning,
+         .help = "earlier turns without their reasoning, while thinking",
+         .choices = {"fill", "refuse"}});
+  visit({.name = "web-search",
+         .target = &web_search,
+         .help = "hosted web search among the tools; profile = Messages as the profile says, Responses drops it",
+         .choices = {"profile", "drop", "refuse"}});
+  for (const bool thinks : {true, false}) {
+    visit({.name = thinks ? "max-tokens-thinking" : "max-tokens-plain",
+           .target = thinks ? &max_tokens_thinking : &max_tokens_plain,
+           .help = thinks ? "most a request may ask for while thinking" : "most a request may ask for without thinking",
+           .value = "N",
+           .min = 1,
+           .max = 393216});
+  }
+}
+
 void ServeSettings::visit_limits(FieldVisitor visit) {
   visit({.name = "batch",
          .target = &batch,
@@ -113,6 +132,18 @@ void ServeSettings::visit_limits(FieldVisitor visit) {
   visit({.name = "write-timeout",
          .target = &write_timeout,
          .help = "for a client that takes no byte of its answer",
+         .value = "SECONDS",
+         .min = 0.1,
+         .max = 1e6});
+  visit({.name = "keep-alive",
+         .target = &keep_alive,
+         .help = "silence of a stream before a sign of life; whole answers begin with blank lines after six times that",
+         .value = "SECONDS",
+         .min = 0.1,
+         .max = 1e6});
+  visit({.name = "start-timeout",
+         .target = &start_timeout,
+         .help = "for the first token of an answer (profile official)",
          .value = "SECONDS",
          .min = 0.1,
          .max = 1e6});

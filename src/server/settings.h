@@ -25,6 +25,9 @@ struct ServeSettings {
   std::string served_model_name;
   std::string profile = "open";
   std::string thinking = "on";
+  std::string missing_reasoning = "fill";
+  std::string web_search = "profile";
+  int32_t max_tokens_thinking = 393216, max_tokens_plain = 393216;
   bool fetch_images = false;
 
   int32_t batch = 0;
@@ -38,6 +41,8 @@ struct ServeSettings {
   float header_timeout = 10;
   float idle_timeout = 75;
   float write_timeout = 30;
+  float keep_alive = 5;
+  float start_timeout = 600;
   int32_t max_unsent_kb = 1024;
   int32_t max_stored_mb = 64;
 
@@ -49,6 +54,7 @@ struct ServeSettings {
     visit({.name = "print-config", .target = &print_config, .help = "print all settings as a configuration file and leave"});
     visit_network(visit);
     visit_service(visit);
+    visit_requests(visit);
     visit_limits(visit);
     host.visit(visit);
   }
@@ -56,6 +62,7 @@ struct ServeSettings {
  private:
   void visit_network(FieldVisitor visit);
   void visit_service(FieldVisitor visit);
+  void visit_requests(FieldVisitor visit);
   void visit_limits(FieldVisitor visit);
 };
 
