@@ -133,7 +133,10 @@ Status Chat::say(const std::string& text) {
   DI_TRY(Message message, question(text));
   turn.messages.push_back(std::move(message));
   EventQueue queue;
-  DI_TRY(const auto ask, Ask::start(host_, turn, options, queue));
+  auto started = Ask::start(host_, turn, options, queue);
+  if (!started && started.error().code == ErrorCode::kTooLarge)
+    return too_large(started.error().message + " --context raises the limit.");
+  DI_TRY(const auto ask, std::move(started));
   AnswerPrinter printer;
   std::vector<OutputEvent> pieces;
   cancelled_ = false;

@@ -205,7 +205,12 @@ def responses_too_large_to_keep():
         kept = api.responses.create(model='test', input=[{'role': 'user', 'content': 'x', 'note': large * 4}])
         assert kept.store is False
         raises(openai.NotFoundError, api.responses.retrieve, kept.id)
+        # Streamed: it fits alone, but not with its answer; so its last event says so.
         assert api.responses.create(model='test', input='x').store is True
+        stream = list(api.responses.create(model='test', input=[{'role': 'user', 'content': 'x', 'note': 'x' * 522000}], stream=True))
+        assert stream[0].response.store is True and stream[-1].response.store is False, (stream[0], stream[-1])
+        kept = list(api.responses.create(model='test', input='x', stream=True))[-1].response
+        assert kept.store is True and api.responses.retrieve(kept.id) == kept
 
 
 @case

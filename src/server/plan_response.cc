@@ -26,6 +26,7 @@ class ResponseForm final : public AnswerForm {
     note_progress(event);
   }
   void append(size_t, const OutputEvent& event, const OutputStream& stream, std::string& out) override {
+    if (event.kind == OutputEvent::Kind::kFinish && keeps_ && !background_) return append_last(event, stream, out);
     writer_.append_sse(event, stream, out);
     note_progress(event);
   }
@@ -65,6 +66,15 @@ class ResponseForm final : public AnswerForm {
   }
 
  private:
+  // The last event of a stream says whether the response is kept, so that comes first.
+  void append_last(const OutputEvent& event, const OutputStream& stream, std::string& out) {
+    std::vector<NamedEvent> events;
+    writer_.event(event, stream, events);
+    keeps_ = false;
+    if (!keep(writer_.response(stream), false)) events.back().data.find("response")->set("store", false);
+    for (const NamedEvent& named : events) append_sse_event(named, out);
+  }
+
   static const char* code_of(const Error& error) {
     switch (error.code) {
       case ErrorCode::kExhausted: return "rate_limit_exceeded";
