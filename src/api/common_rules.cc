@@ -29,7 +29,7 @@ Status check_model(const std::string& model, const ApiOptions& options) {
   std::sort(names.begin(), names.end());
   if (std::binary_search(names.begin(), names.end(), model)) return {};
   const std::string text = fmt::format("The supported API model names are {}, but you passed {}.", fmt::join(names, ", "), model);
-  return options.profile == Profile::kOpen ? not_found(text) : invalid_argument(text);
+  return profile_rules(options.profile).model_not_found ? not_found(text) : invalid_argument(text);
 }
 
 Status check_temperature(std::optional<float> temperature) {

@@ -18,7 +18,14 @@ constexpr std::array kDifferences = std::to_array<ProfileDifference>({
     {&Rules::honours_sampling, "`frequency_penalty`, `presence_penalty`, `logit_bias`", "checked, no effect", "honoured"},
     {&Rules::tool_choice_with_thinking, "`tool_choice` required or named while thinking", "refused",
      "enforced behind the thinking"},
+    {&Rules::model_not_found, "an unknown `model`", "400", "404"},
     {&Rules::several_answers, "`n`", "only 1", "1 to 128"},
+    {&Rules::foreign_fields,
+     "`top_k`, `min_p`, `repetition_penalty`; `enable_thinking`, `chat_template_kwargs` (`thinking`, `enable_thinking`)",
+     "ignored", "honoured"},
+    {&Rules::foreign_fields, "`guided_json`, `guided_regex`, `grammar` and the like; `min_tokens`, `ignore_eos`", "ignored",
+     "refused: what they ask for would be lost"},
+    {&Rules::grammar_format, "`response_format` of Chat of type `grammar`", "refused", "an EBNF grammar"},
     {&Rules::long_completions, "`max_tokens` of Completions", "at most 4096", "as far as the context goes"},
     {&Rules::stored_responses, "`store`, `previous_response_id`, `background`, `metadata` of a response", "ignored", "honoured"},
     {&Rules::stored_responses, "`include` of a response with `message.output_text.logprobs`, without `top_logprobs`", "ignored",
@@ -53,8 +60,10 @@ Result<Profile> parse_profile(std::string_view name) {
 }
 
 ProfileRules profile_rules(Profile profile) {
-  if (profile == Profile::kOfficial) return {};
-  return {true, true, true, true, true, true, true, true, true, true, true, true, true, true};
+  ProfileRules rules;
+  if (profile == Profile::kOfficial) return rules;
+  for (const ProfileDifference& line : kDifferences) rules.*line.rule = true;
+  return rules;
 }
 
 bool drops_web_search(const ApiOptions& options) {

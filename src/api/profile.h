@@ -28,7 +28,9 @@ struct ProfileRules {
   bool follows_checkpoint = false;         // temperature and top_p that a request leaves open are the checkpoint's
   bool tool_choice_with_thinking = false;  // required and named
   bool grammar_format = false;             // response_format of Chat may be an EBNF grammar
+  bool model_not_found = false;            // an unknown model is 404, not 400
   bool several_answers = false;            // n > 1
+  bool foreign_fields = false;             // fields of other servers (api/foreign_fields.h)
   bool stored_responses = false;           // store, previous_response_id, background, metadata of the Responses wire
   bool messages_client_tools = false;      // tools of Messages may be of type "custom"; web search among them is dropped
   bool messages_structured = false;        // Messages: tool_choice any, strict tools and output_config.format have their meaning

@@ -140,7 +140,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const ApiOptions& 
   const ProfileRules rules = profile_rules(options.profile);
   DI_TRY(ChatBody decoded, decode_chat_body(json, rules));
   ForeignFields foreign;
-  if (rules.honours_sampling) {
+  if (rules.foreign_fields) {
     DI_TRY(foreign, read_foreign_fields(json));
   }
   if (foreign.thinking && decoded.thinking == ThinkingSwitch::kUnset)

@@ -134,7 +134,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view text, const 
   }
   const auto otherwise = rules.follows_checkpoint ? std::nullopt : std::optional(1.0f);
   CompletionRequest request;
-  if (profile_rules(options.profile).honours_sampling) {
+  if (rules.foreign_fields) {
     DI_TRY(request.foreign, read_foreign_fields(json));
   }
   request.model = std::move(body.model);

@@ -111,7 +111,7 @@ Result<ChatRequest> parse_messages_request(std::string_view body, const ApiOptio
   if (options.profile == Profile::kOpen && json.at("thread").is_object()) return invalid_argument(std::string(kThreadsNotKept));
   DI_TRY(MessagesBody decoded, decode_messages_body(json));
   DI_TRY(ChatRequest request, check(std::move(decoded), options));
-  if (profile_rules(options.profile).honours_sampling) {
+  if (profile_rules(options.profile).foreign_fields) {
     DI_TRY(request.foreign, read_foreign_fields(json));
   }
   return request;
