@@ -286,10 +286,10 @@ def pictures_on_both_wires():
 def errors_have_their_classes():
     with Server() as server:
         api = openai_client(server)
-        for wrong in (dict(model='none'), dict(temperature=9)):
-            error = raises(openai.BadRequestError, api.chat.completions.create, **{'model': 'test', 'messages': ASK, **wrong})
+        for wrong, kind in ((dict(model='none'), openai.NotFoundError), (dict(temperature=9), openai.BadRequestError)):
+            error = raises(kind, api.chat.completions.create, **{'model': 'test', 'messages': ASK, **wrong})
             assert error.request_id and error.type == 'invalid_request_error' and error.response.headers['x-should-retry'] == 'false'
-            raises(openai.BadRequestError, api.responses.create, **{'model': 'test', 'input': 'hi', **wrong})
+            raises(kind, api.responses.create, **{'model': 'test', 'input': 'hi', **wrong})
         raises(openai.NotFoundError, api.models.retrieve, 'none')
         raises(openai.NotFoundError, api.post, '/nowhere', cast_to=object)
         raises(openai.APIStatusError, api.get, '/chat/completions', cast_to=object)
