@@ -40,6 +40,8 @@ Result<std::optional<RetentionClass>> wanted_retention(const HttpRequest& reques
     if (name == retention_class_name(retention)) return std::optional(retention);
   }
   return invalid_argument("x-cache-class is one of session, agent, chat, pinned");
+}
+
 // While a request is prepared nothing but the download of a picture is unavailable. That is the request's affair and not the
 // server's, so the status says so; but it may pass later.
 void fail_prepared(Call& call, const Error& error) {
@@ -57,8 +59,6 @@ void Answers::answer(const CallPtr& call) {
     auto plan = std::make_shared<Result<AnswerPlan>>(wire.plan({context_, body, id, call->request_id, call->key}));
     const bool cache_debug = wants_cache_debug(body);
     return [this, call, plan, cache_debug, retention] {
-      if (!*plan) return call->fail(plan->error());
-    return [this, call, plan, cache_debug] {
       if (!*plan) return fail_prepared(*call, plan->error());
       (*plan)->options.cache_debug = cache_debug;
       (*plan)->options.retention = retention;
