@@ -143,9 +143,11 @@ class EngineBench {
     EngineOptions options = plain(prompt + 64);
     options.max_batch = 9;
     options.pages = 0;
-    DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
+    // Before the engine: its end still tells of the tokens of a step in flight.
     std::vector<double> gaps, steps;
     std::vector<int64_t> last(8, 0);
+    int32_t ended = 0, begun = 0;
+    DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
     for (size_t i = 0; i < last.size(); ++i) {
       DI_CHECK_OK(engine->submit(bench_request(vocab_, 32, static_cast<int32_t>(i), 4096), [&, i](const Event& event) {
         if (!event.token) return;
@@ -154,7 +156,6 @@ class EngineBench {
         last[i] = now;
       }));
     }
-    int32_t ended = 0, begun = 0;
     while (ended < options_.mixed_prompts) {
       if (begun == ended) {
         DI_CHECK_OK(engine->submit(bench_request(vocab_, prompt, 100 + begun++, 2),
