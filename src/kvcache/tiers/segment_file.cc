@@ -99,19 +99,20 @@ Status SegmentWriter::append(std::span<const RecordView> records, std::vector<Ta
       if (count > 0 && bytes + more > kWriteBytes) break;
       bytes += more;
     }
-    BlockBuffer buffer(bytes);
+    if (!buffer_ || bytes > static_cast<int64_t>(buffer_->bytes().size())) buffer_.emplace(std::max(bytes, kWriteBytes));
+    const std::span<uint8_t> block = buffer_->first(bytes);
     std::vector<TableEntry> fresh;
     int64_t at = 0;
     for (const RecordView& record : records.first(count)) {
       const int64_t size = record_bytes(record.tokens.size(), record.payload.size());
-      const auto out = buffer.bytes().subspan(static_cast<size_t>(at), static_cast<size_t>(size));
+      const auto out = block.subspan(static_cast<size_t>(at), static_cast<size_t>(size));
       encode_record(identity_, static_cast<uint64_t>(end_ + at), record, out);
       const auto first = static_cast<uint32_t>((end_ + at) / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
       const auto kind = static_cast<uint8_t>(record.kind), flags = static_cast<uint8_t>(record.exact ? 1 : 0);
       fresh.push_back({record.key, record.tenant, first, blocks, kind, flags});
       at += size;
     }
-    DI_CHECK_OK(file_->write(end_, buffer.bytes()));
+    DI_CHECK_OK(file_->write(end_, block));
     end_ += bytes;
     entries_.insert(entries_.end(), fresh.begin(), fresh.end());
     written.insert(written.end(), fresh.begin(), fresh.end());

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ class SegmentWriter {
   uint64_t identity_;
   int64_t end_ = kStoreBlock;
   std::vector<TableEntry> entries_;
+  std::optional<BlockBuffer> buffer_;  // of append(): fresh memory for each write costs half of its time
 };
 
 struct SegmentContent {
