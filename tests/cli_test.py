@@ -169,6 +169,7 @@ def habits_of_other_programs_are_told_the_way():
     one_line_error(run('serve', '--data', '/proc/x', '--port', '0', '-m', hello()), 1, '/proc/x')
     expect(run('run', '-m', hello(), '--', '-5 + 3'), 0, 'Hello from the script.')
     expect(run('detokenize', '2282', '14', '1347', '3'), 0, 'Hello, world!')
+    expect(run('run', '-m', hello(), '--store', 'a/kv', 'hi', cwd=FOLDER.name), 0, 'Hello from the script.')
     bad = path('bad.jsonl')
     with open(bad, 'w') as out:
         out.write('no JSON\n')

@@ -140,8 +140,10 @@ TEST_F(EngineOverlap, ARowBehindTheEndIsDropped) {
 class AlternatingMask final : public TokenMask {
  public:
   MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
-    for (uint32_t& word : words) word = count_ % 2 == 0 ? ~0u : 0xEEEEEEEEu;
-    return MaskFill::kReady;
+    // Now and then it is not ready, and what stands there is no mask.
+    const bool ready = ++asked_ % 3 != 0;
+    for (uint32_t& word : words) word = !ready ? 0x11111111u : count_ % 2 == 0 ? ~0u : 0xEEEEEEEEu;
+    return ready ? MaskFill::kReady : MaskFill::kUnfinished;
   }
   bool accept(TokenId token) override { return (count_ % 2 == 0 || token % 4 != 0) && ++count_ > 0; }
   void rollback(int32_t num_tokens) override { count_ -= num_tokens; }
@@ -149,6 +151,7 @@ class AlternatingMask final : public TokenMask {
 
  private:
   int64_t count_ = 0;
+  mutable int64_t asked_ = 0;
 };
 
 // Requests of all kinds, ended at any moment in any way, in a pool that is too small: what is heard is what is heard alone.
@@ -290,7 +293,7 @@ TEST_F(EngineOverlap, AStalledStepIsSeen) {
   engine_->start();
   while (!stands) std::this_thread::yield();
   // What the engine can still do without this step's end is one turn.
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   clock.advance_us(7'000'000);
   EXPECT_EQ(engine_->progress().since_us, 7'000'000);
   EXPECT_EQ(engine_->progress().inside, 1);

@@ -98,7 +98,7 @@ TEST(EngineSpeculation, AFitIsTold) {
   for (Request& request : requests) request.max_tokens = 500, request.stop_ids.clear();
   ScriptedWorld world("cpu", R"({"scripted": 1, "vocab": 67, "context": 1024, "page_tokens": 16}
 {"hash": {"tokens": 600, "seed": 5}})");
-  const EngineOptions sizes{.context = 1024, .pages = 48 * 64};
+  const EngineOptions sizes{.max_batch = 16, .step_tokens = 64, .queue_limit = 64, .context = 1024, .pages = 16 * 64};
   const Outcome alone = world.run(requests, kSpeculationOff, sizes);
   OracleDrafter drafter({0x1});
   learn(drafter, requests, alone);
@@ -173,7 +173,7 @@ TEST(EngineSpeculation, MasksFollowTheDrafts) {
   // Masks that are not ready make their rows sit steps out, with drafts and without, and change nothing else.
   for (const int64_t slow : {0, 0, 3, 5, 4}) {
     const SpeculationOptions speculation = answers.size() % 2 == 0 ? kSpeculationOff : drafting(5, &every);
-    const auto engine = world.engine(speculation);
+    const auto engine = world.engine(speculation, {.queue_limit = 16});
     Recorder seen;
     std::vector<RequestId> ids;
     std::vector<int64_t> states(requests.size());

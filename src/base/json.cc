@@ -261,11 +261,21 @@ const Json* Json::find(std::string_view key) const {
 
 Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).find(key)); }
 
-const Json& Json::at(std::string_view key) const {
+namespace {
+
+const Json& null_json() {
   static const Json null;
-  const Json* found = find(key);
-  return found ? *found : null;
+  return null;
 }
+
+}  // namespace
+
+const Json& Json::at(std::string_view key) const {
+  const Json* found = find(key);
+  return found ? *found : null_json();
+}
+
+const Json& Json::operator[](size_t index) const { return index < items_.size() ? items_[index] : null_json(); }
 
 void Json::set(std::string key, Json value) {
   if (Json* found = find(key)) {

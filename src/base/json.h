@@ -76,7 +76,8 @@ class Json {
   Json* find(std::string_view key);
   // Like find, but a missing member reads as null.
   const Json& at(std::string_view key) const;
-  const Json& operator[](size_t index) const { return items_[index]; }
+  // Past the end, and in what is no array: null.
+  const Json& operator[](size_t index) const;
   void push_back(Json value) { items_.push_back(std::move(value)); }
   // Replaces the member of that name or appends it.
   void set(std::string key, Json value);

@@ -15,7 +15,9 @@ void Engine::Loop::wait_for_slot(std::unique_ptr<Sequence> sequence) {
 // Whoever is next waits for room, so that a large request is not overtaken for ever by small ones; only one that waits for a
 // prefix which another is computing, or the store is read for, lets others pass.
 void Engine::Loop::admit() {
-  loading_ = false;
+  loading_ = cache_->loading() && !waiting_.empty();
+  // Whoever waits for a load that is over must not be what keeps its owner from being asked.
+  if (loading_) waiting_.for_each([&](Sequence& sequence) { cache_->poll_load(sequence.cache); });
   if (waiting_.empty() || cache_->store().num_free_slots() == 0) return;
   waiting_.begin_round();
   while (Sequence* next = waiting_.next(accounts_)) {

@@ -139,6 +139,7 @@ bool Engine::Loop::retire() {
   ended_.clear();
   if (any && running_.empty()) {
     const SequenceStore& store = cache_->store();
+    DI_CHECK(counts_.accepted - counts_.ended == static_cast<int64_t>(waiting_.size()));
     DI_CHECK(store.pool().balanced() && store.pool().num_leased() == 0 && store.num_free_slots() == options_.max_batch);
   }
   return any;

@@ -29,6 +29,7 @@ void MaskWorker::begin(std::span<const DrawRow> rows, int32_t vocab) {
   states_.assign(rows.size(), MaskFill::kReady);
   // What took long before comes last, so that the others are ready.
   add_groups(rows, false);
+  first_waiting_ = groups_.size();
   add_groups(rows, true);
   if (groups_.empty()) return;
   deadline_.clear();
@@ -73,7 +74,7 @@ void MaskWorker::fill_groups(uint64_t step) {
     if (begun >> 32 != (step & UINT32_MAX) || group >= num_groups_.load()) return;
     // The groups are those of this step only once the exchange has shown that its number still stands.
     if (!begun_.compare_exchange_weak(begun, begun + 1)) continue;
-    fill(groups_[group]);
+    fill(groups_[group], group == first_waiting_);
     done_.fetch_add(1);
     done_.notify_one();
     begun = begun_.load();
@@ -81,13 +82,14 @@ void MaskWorker::fill_groups(uint64_t step) {
 }
 
 // Rows of a verification see the mask's state behind their drafts, which were cut where the mask refuses one.
-void MaskWorker::fill(const Group& group) {
+void MaskWorker::fill(const Group& group, bool always) {
   const Sequence& sequence = *rows_[group.begin].sequence;
   TokenMask* mask = sequence.mask.get();
   int32_t drafts = 0;
   std::fill(states_.begin() + static_cast<std::ptrdiff_t>(group.begin), states_.begin() + static_cast<std::ptrdiff_t>(group.end),
             MaskFill::kUnfinished);
-  if (sequence.mask_waits && MaskDeadline::now_us() >= deadline_.at_us()) return;
+  // One of those that wait is brought forward in every step, however long the others take.
+  if (sequence.mask_waits && !always && MaskDeadline::now_us() >= deadline_.at_us()) return;
   for (size_t i = group.begin; i < group.end; ++i) {
     drafts = rows_[i].drafts;
     if (drafts > 0) DI_CHECK(mask->accept(sequence.drafts.tokens[static_cast<size_t>(drafts) - 1]));

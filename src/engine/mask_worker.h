@@ -49,10 +49,11 @@ class MaskWorker {
   void add_groups(std::span<const DrawRow> rows, bool waiting);
   void work();
   void fill_groups(uint64_t step);
-  void fill(const Group& group);
+  void fill(const Group& group, bool always);
 
   std::vector<DrawRow> rows_;
   std::vector<Group> groups_;
+  size_t first_waiting_ = 0;  // of groups_: from here on sequences that sat out the last step
   std::vector<uint32_t> words_;
   std::vector<MaskFill> states_;  // by row
   MaskDeadline deadline_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <future>
+
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -49,7 +51,11 @@ void keep_calibration(const std::string& path, const LanguageModel& model, const
                       SpeculationOptions& options) {
   const std::string key = fmt::format("{:016x}-{}", hash_bytes(model.fingerprint()), settings.spec_verify);
   options.temperatures = read_calibration(path, key);
-  options.fitted = [path, key](const Temperatures& fit) { static_cast<void>(write_calibration(path, key, fit)); };
+  // Not by the engine's thread: a disk may be slow.
+  const auto writing = std::make_shared<std::future<void>>();
+  options.fitted = [path, key, writing](const Temperatures& fit) {
+    *writing = std::async(std::launch::async, [path, key, fit] { static_cast<void>(write_calibration(path, key, fit)); });
+  };
 }
 
 }  // namespace

@@ -21,12 +21,13 @@ constexpr int64_t kMostBytes = 10'000'000'000;
 constexpr int64_t kShareOfFree = 10;
 constexpr double kGigabyte = 1e9;
 
-// Of what is free where the folder is, or will be; 0 = unknown.
-int64_t free_bytes(fs::path folder) {
+// Of what is free where the folder is, or will be; where that is unknown as much as is ever taken.
+int64_t free_bytes(const fs::path& wanted) {
   std::error_code status;
+  fs::path folder = fs::absolute(wanted, status);
   while (!fs::exists(folder, status) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, status);
-  return status ? 0 : static_cast<int64_t>(space.available);
+  return status ? kMostBytes * kShareOfFree : static_cast<int64_t>(space.available);
 }
 
 std::string hex(const StoreFingerprint& fingerprint) {

@@ -119,6 +119,9 @@ class SequenceCache {
   void settle(Ticket waited, bool good);
   // The same for everything, waiting for the device: when there is nothing else to do.
   void settle_all();
+  // Something is being read from the store. Of a load that is over, poll_load() lets those go on that wait for its prefix.
+  bool loading() const;
+  void poll_load(CachedSequence& sequence);
   // REQUIRES: no step uses the sequence.
   void close(CachedSequence& sequence);
 

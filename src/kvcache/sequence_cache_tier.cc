@@ -7,6 +7,16 @@
 
 namespace deepinfer {
 
+namespace {
+constexpr int32_t kMostLoads = 8;
+}  // namespace
+
+bool SequenceCache::loading() const { return tier_ && tier_->open_loads() > 0; }
+
+void SequenceCache::poll_load(CachedSequence& sequence) {
+  if (sequence.load && tier_->is_over(*sequence.load)) withdraw_load(sequence);
+}
+
 // True while the store is read for this prompt. Asked once; while it is read, others with the same beginning wait for it as they
 // wait for one who computes it.
 bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& out) {
@@ -15,10 +25,13 @@ bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& 
     withdraw_load(out);
     return false;
   }
-  if (std::exchange(out.asked_store, true)) return false;
+  if (out.asked_store) return false;
   out.retention = content.retention;
   out.tenant_tag = tenant_tag(content.tenant);
   auto wanted = worth_loading(content, out);
+  // Each holds its pages in memory until it gets a slot.
+  if (wanted && tier_->open_loads() >= kMostLoads) return true;
+  out.asked_store = true;
   if (!wanted) return false;
   out.load = tier_->load(std::move(wanted));
   out.load_announced = out.load->pages > 0;

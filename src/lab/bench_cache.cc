@@ -162,9 +162,9 @@ class CacheBench {
         .speculation = {.mode = SpeculationMode::kOff},
     };
     options.store = store;
+    int32_t tokens = 0;  // before the engine, whose end may tell of more
     DI_TRY(auto engine, Engine::create(host_.device(), host_.model(), options));
     constexpr int32_t kStreams = 8, kTokens = 256;
-    int32_t tokens = 0;
     for (int32_t i = 0; i < kStreams; ++i) {
       Request request;
       for (int32_t at = 0; at < 16; ++at) request.prompt.push_back(3 + (at * 7'919 + i * 104'729) % 2'000);

@@ -13,7 +13,7 @@ constexpr size_t kMostAtWork = size_t{384} << 20;
 // Every part with a picture has "image" in its type or its data URL, every format to compile its name, every tool that may have
 // to be held to its schema its list's; only an escape could spell them otherwise.
 bool may_take_long(std::string_view body) {
-  for (const std::string_view word : {"image", "json_schema", "json_object", "regex", "\"tools\"", "\\u"}) {
+  for (const std::string_view word : {"image", "json_schema", "json_object", "regex", "grammar", "\"tools\"", "\\u"}) {
     if (body.find(word) != std::string_view::npos) return true;
   }
   return false;
@@ -59,7 +59,12 @@ void work_on_body(ServerContext& context, const CallPtr& call, std::function<Rep
     Result<std::string> body = request_body(call->request(), context.body_limit(), status);
     if (!body) return finish(refused(status, body.error()));
     if (!may_hold_pictures(*body)) return finish(work(*body));
-    context.picture_workers.add([work, finish, body = *std::move(body)] { finish(work(body)); });
+    // Read once more there: what waits is counted as it came, and one that was compressed may be a thousand times as large.
+    context.picture_workers.add([&context, call, work, refused, finish] {
+      int again = 0;
+      const Result<std::string> body = request_body(call->request(), context.body_limit(), again);
+      finish(body ? work(*body) : refused(again, body.error()));
+    });
   });
 }
 

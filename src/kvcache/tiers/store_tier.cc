@@ -16,6 +16,7 @@ constexpr size_t kWriteRecords = 16;
 // Smaller loads measure how long a reader takes to wake up, not the disk.
 constexpr int64_t kMeasuredBytes = 1 << 20;
 constexpr double kNewestShare = 0.25;
+constexpr int64_t kRetryUs = 30'000'000;
 
 // False after `us` without a post.
 bool wait_for(sem_t& semaphore, int64_t us) {
@@ -136,6 +137,7 @@ std::shared_ptr<StoreLoad> StoreTier::load(std::shared_ptr<StoreLoad> load) {
   if (load->border > 0) load->snapshot_buffer = std::make_unique_for_overwrite<uint8_t[]>(snapshot_bytes_);
   load->deadline_us = clock_.now_us() + options_.deadline.us(static_cast<int64_t>(load->tokens.size()));
   loads_.fetch_add(1, std::memory_order_relaxed);
+  ++open_loads_;
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(load);
@@ -154,6 +156,12 @@ bool StoreTier::is_over(StoreLoad& load) {
   const bool has_state = load.border > 0 && state(items - 1) == StoreLoad::Item::kThere;
   if (has_state) load.snapshot = std::move(load.snapshot_buffer);
   if (!all) {
+    // A disk that does not answer is left alone for a while: every prompt would wait its whole time for it.
+    slow_until_us_.store(clock_.now_us() + kRetryUs);
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(queue_, [&](const auto& waiting) { return waiting.get() == &load; });
+    }
     late_.fetch_add(1, std::memory_order_relaxed);
     load.reason = MissReason::kLate;
   } else if (load.come < load.pages && state(load.come) == StoreLoad::Item::kFault) {
@@ -166,6 +174,7 @@ bool StoreTier::is_over(StoreLoad& load) {
 
 void StoreTier::retire(std::shared_ptr<StoreLoad> load, Ticket ticket) {
   load->abandoned.store(true);
+  --open_loads_;
   load->ticket = ticket;
   retired_.push_back(std::move(load));
 }
@@ -199,20 +208,17 @@ RecordView StoreTier::wanted(const StoreLoad& load, size_t item) const {
 void StoreTier::read_item(StoreLoad& load, size_t item) {
   if (item == 0) load.begun_us.store(clock_.now_us());
   auto state = StoreLoad::Item::kMissing;
+  bool ageing = false;
   // Pages behind one that is missing are of no use; a snapshot may be.
   const bool useless = item < load.pages && item > load.cut.load(std::memory_order_relaxed);
   if (!useless && !load.abandoned.load(std::memory_order_relaxed)) {
     const bool is_page = item < load.pages;
     const auto out = is_page ? std::span(load.payload.get() + item * page_bytes_, page_bytes_)
                              : std::span(load.snapshot_buffer.get(), snapshot_bytes_);
-    RecordView record = wanted(load, item);
-    const StoreRead got = store_->read(record, out);
+    const StoreRead got = store_->read(wanted(load, item), out);
     if (got == StoreRead::kHit || got == StoreRead::kHitAgeing) state = StoreLoad::Item::kThere;
     if (got == StoreRead::kFault) state = StoreLoad::Item::kFault;
-    if (got == StoreRead::kHitAgeing && is_page) {
-      record.payload = out;
-      static_cast<void>(store_->put(load.retention, {&record, 1}));
-    }
+    ageing = got == StoreRead::kHitAgeing && is_page;
   }
   if (state != StoreLoad::Item::kThere && item < load.pages) {
     size_t cut = load.cut.load();
@@ -221,6 +227,16 @@ void StoreTier::read_item(StoreLoad& load, size_t item) {
   }
   load.states[item].store(state, std::memory_order_release);
   if (load.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == load.items()) measure(load);
+  if (!ageing) return;
+  // Written again for another life, when nobody waits for it any more.
+  RecordView record = wanted(load, item);
+  record.payload = std::span(load.payload.get() + item * page_bytes_, page_bytes_);
+  if (!store_->put(load.retention, {&record, 1})) lost_.fetch_add(1);
+}
+
+double StoreTier::read_bytes_per_us() const {
+  constexpr double kNone = 1e-6;
+  return clock_.now_us() < slow_until_us_.load(std::memory_order_relaxed) ? kNone : bytes_per_us_.load(std::memory_order_relaxed);
 }
 
 void StoreTier::measure(const StoreLoad& load) {

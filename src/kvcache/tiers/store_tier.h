@@ -105,7 +105,10 @@ class StoreTier {
   size_t match(std::span<const PageKey> keys) const { return store_->match(keys); }
   bool has_snapshot(const PageKey& key) const { return store_->contains(RecordKind::kSnapshot, key); }
   int64_t load_bytes(size_t pages, bool snapshot) const;
-  double read_bytes_per_us() const { return bytes_per_us_.load(std::memory_order_relaxed); }
+  // 0: unknown. Next to nothing for some time after a load that was late.
+  double read_bytes_per_us() const;
+  // Asked for and not retired.
+  int32_t open_loads() const { return open_loads_; }
 
   std::shared_ptr<StoreLoad> load(std::shared_ptr<StoreLoad> wanted);
   bool is_over(StoreLoad& load);
@@ -133,6 +136,8 @@ class StoreTier {
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> loads_{0}, loaded_pages_{0}, loaded_snapshots_{0}, late_{0}, lost_{0}, dropped_{0};
   std::atomic<double> bytes_per_us_{0};
+  std::atomic<int64_t> slow_until_us_{0};
+  int32_t open_loads_ = 0;  // the engine's thread
 
   std::vector<std::shared_ptr<StoreLoad>> retired_;  // whose memory the device may still read
   std::mutex mutex_;                                 // guards what follows up to the threads
