@@ -149,7 +149,7 @@ TEST(EngineSoak, NothingIsLostAndNothingLeaks) {
                        .step_tokens = 24,
                        .queue_limit = 9,
                        .context = 256,
-                       .pages = 21,
+                       .pages = 15,
                        .snapshot_bytes = 1,
                        .speculation = speculation});
     soak.run(600);
