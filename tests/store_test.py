@@ -162,6 +162,9 @@ def broken_folders_only_cost_hits():
         assert server.metric('deepinfer_store_faults_total') > 0 and server.json('GET', '/health/ready')
     with open(blocked) as file:
         assert file.read() == 'no folder'
+    # Where nothing is free there is a limit all the same.
+    with serve('/proc/kv') as server:
+        assert ask(server, prompt)[0] == answer
 
 
 @case

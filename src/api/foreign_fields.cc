@@ -13,10 +13,12 @@ namespace {
 constexpr std::string_view kFormats[] = {"guided_json", "guided_regex",       "guided_choice", "guided_grammar",
                                          "grammar",     "structured_outputs", "json_schema"};
 // Without effect here, unless they say what happens anyway.
-constexpr std::string_view kLengths[] = {"min_tokens", "ignore_eos", "use_beam_search"};
+constexpr std::string_view kLengths[] = {
+    "min_tokens", "ignore_eos", "use_beam_search", "stop_token_ids", "bad_words", "continue_final_message", "allowed_token_ids"};
 
 bool says_nothing(const Json& value) {
-  return value.is_null() || value == Json(false) || (value.is_number() && value.number_text() == "0");
+  return value.is_null() || value == Json(false) || (value.is_number() && value.number_text() == "0") ||
+         (value.is_array() && value.size() == 0);
 }
 
 Status refuse_others(const Json& body) {

@@ -28,9 +28,9 @@ TEST(ForeignFields, WhatWouldBeLostIsRefusedByName) {
     EXPECT_NE(refused.error().message.find(name), std::string::npos);
     EXPECT_NE(refused.error().message.find("response_format"), std::string::npos);
   }
-  for (const char* text :
-       {R"({"min_tokens": 3})", R"({"ignore_eos": true})", R"({"top_k": 1.5})", R"({"top_k": "x"})", R"({"min_p": 2})",
-        R"({"repetition_penalty": 0})", R"({"enable_thinking": 1})", R"({"chat_template_kwargs": {"tools": []}})"}) {
+  for (const char* text : {R"({"min_tokens": 3})", R"({"stop_token_ids": [1]})", R"({"ignore_eos": true})", R"({"top_k": 1.5})",
+                           R"({"top_k": "x"})", R"({"min_p": 2})", R"({"repetition_penalty": 0})", R"({"enable_thinking": 1})",
+                           R"({"chat_template_kwargs": {"tools": []}})"}) {
     EXPECT_FALSE(read(text)) << text;
   }
 }

@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMostBytes = 10'000'000'000;
+// On a disk that is full there is still a store: its pages are read, and writing is tried again.
+constexpr int64_t kLeastBytes = 64'000'000;
 constexpr int64_t kShareOfFree = 10;
 constexpr double kGigabyte = 1e9;
 
@@ -72,7 +74,8 @@ Result<std::unique_ptr<HostStore>> HostStore::open(const HostSettings& settings,
   store->was_asked_for_ = !settings.store.empty();
   store->folder_ = store->was_asked_for_ ? settings.store : standard_folder;
   store->limit_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_size) * kGigabyte);
-  if (store->limit_bytes_ == 0) store->limit_bytes_ = std::min(kMostBytes, free_bytes(store->folder_) / kShareOfFree);
+  if (store->limit_bytes_ == 0)
+    store->limit_bytes_ = std::clamp(free_bytes(store->folder_) / kShareOfFree, kLeastBytes, kMostBytes);
   store->identity_ = program_identity() + "\n" + files_identity(model);
   if (getentropy(&store->seed_, sizeof(store->seed_)) != 0) return io_error("the system gives no random seed for the KV store");
   return store;

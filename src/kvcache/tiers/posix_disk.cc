@@ -121,13 +121,17 @@ Status PosixDisk::make_folders(const std::string& path) {
 }
 
 Result<std::unique_ptr<DiskFile>> PosixDisk::open_with(const std::string& path, int flags, const char* what) {
-  flags |= O_CLOEXEC;
+  flags |= O_CLOEXEC | O_NONBLOCK;  // a pipe of that name must not hold us up
   // Prompts of users: for their owner alone.
   int fd = direct_ ? ::open(path.c_str(), flags | O_DIRECT, 0600) : -1;
   // A file system without O_DIRECT says EINVAL, some of them after they created the file.
   if (fd < 0 && (!direct_ || errno == EINVAL)) fd = ::open(path.c_str(), direct_ ? flags & ~O_EXCL : flags, 0600);
   if (fd < 0) return disk_error(what, path, errno);
-  return std::unique_ptr<DiskFile>(std::make_unique<PosixFile>(path, Descriptor(fd)));
+  Descriptor file(fd);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return disk_error(what, path, errno);
+  if (!S_ISREG(info.st_mode)) return corrupt(fmt::format("{} is no ordinary file", path));
+  return std::unique_ptr<DiskFile>(std::make_unique<PosixFile>(path, std::move(file)));
 }
 
 Result<std::unique_ptr<DiskFile>> PosixDisk::create(const std::string& path) {

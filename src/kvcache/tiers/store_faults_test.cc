@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/detail/Configuration.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,18 @@ class Draws {
 
 std::vector<uint32_t> any_draws() {
   return *rc::gen::container<std::vector<uint32_t>>(60, rc::gen::inRange<uint32_t>(0, 1u << 31));
+}
+
+TEST(StoreFaults, APipeOrAFolderIsNoSegmentAndHoldsNobodyUp) {
+  const std::string folder = testing::TempDir() + "deepinfer-pipe-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder + "/d");
+  ASSERT_EQ(::mkfifo((folder + "/p").c_str(), 0600), 0);
+  PosixDisk disk;
+  for (const char* name : {"/p", "/d"}) {
+    EXPECT_FALSE(disk.open(folder + name, false)) << name;
+    EXPECT_FALSE(disk.open(folder + name, true)) << name;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(StoreFaults, EveryFlippedBitOfAFileIsAMissOrHarmless) {
