@@ -180,11 +180,8 @@ def tools_do_not_wait_for_pictures():
         for thread in busy:
             thread.start()
         eventually(lambda: server.metric('deepinfer_http_body_bytes_at_work') > 0)
-        begin = time.monotonic()
         server.chat('What is 1 + 1?', tools=tools, max_tokens=4)
-        waited = time.monotonic() - begin
-        assert server.metric('deepinfer_http_body_bytes_at_work') > 0, 'the pictures were done first: nothing was tested'
-        assert waited < 3, waited
+        assert server.metric('deepinfer_http_body_bytes_at_work') > 0, 'it was answered behind the pictures'
         for thread in busy:
             thread.join()
 

@@ -184,7 +184,8 @@ def only_allowed_tools_are_called_and_no_more_than_allowed():
             names |= {name for name, _ in chat_calls(answer)}
             response = api.responses.create(model='test', input='hi', temperature=1.5, max_output_tokens=400, reasoning={'effort': 'none'}, max_tool_calls=2,
                                             tools=[{'type': 'function', **tool['function']} for tool in tools], tool_choice='required')
-            assert 1 <= len([item for item in response.output if item.type == 'function_call']) <= 2 and response.max_tool_calls == 2
+            calls = len([item for item in response.output if item.type == 'function_call'])
+            assert calls <= 2 and (calls >= 1 or response.status == 'incomplete') and response.max_tool_calls == 2, response
         assert names and names <= {'g', 'h'}, names
 
 
