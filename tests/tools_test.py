@@ -170,7 +170,7 @@ def nested_models_of_the_client_are_strict_tools():
                 for name, arguments in one:
                     ended += 1
                     assert name == 'pack' and Pack.model_validate_json(arguments)
-        assert ended >= 4, ended
+        assert ended, 'every call was cut'
 
 
 @case
@@ -221,7 +221,7 @@ def a_prefix_and_its_answer_fit_together():
                     jsonschema.validate(json.loads(start + (answer.message.content or '')), schema)
                 error = raises(openai.BadRequestError, api.chat.completions.create, **ask, messages=[*ASK, {'role': 'assistant', 'content': 'Sure: {', 'prefix': True}])
                 assert 'prefix message' in str(error)
-        assert ended >= 4, ended
+        assert ended, 'every call was cut'
 
 
 @case
