@@ -16,6 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ImageGeometry small{.patch = 14, .downsample = 3, .min_pixels = 1764, .max_tokens = 64};
   const PreparedImage prepared = prepare_image(*image, size % 2 ? "low" : "high", small);
   DI_CHECK(prepared.tokens <= small.max_tokens);
-  DI_CHECK(image_patches(prepared, 14).size() == prepared.pixels.pixels.size());
+  DI_CHECK(image_patches(prepared, 14).size() == prepared.pixels->pixels.size());
   return 0;
 }

@@ -187,7 +187,7 @@ Json answers_of(const Route& route) {
   if (route.path.find('{') != std::string_view::npos) error("404", "There is no such thing");
   if (route.id == RouteId::kDeleteFile || route.id == RouteId::kCancelBatch) error("409", "Not in this state");
   if (route.id == RouteId::kCreateBatch) error("404", "There is no such file");
-  if (route.id == RouteId::kCreateResponse || route.id == RouteId::kCountInput) error("404", "There is no such earlier response");
+  if (answers) error("404", "There is no such model or earlier response");
   if (route.id == RouteId::kCancelResponse || route.id == RouteId::kInputItems || route.id == RouteId::kGetResponse)
     error("400", "Not like this");
   if (streams) error("429", "The queue is full");
