@@ -1,5 +1,6 @@
 // deepinfer bench KIND: measures.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
@@ -67,9 +68,7 @@ struct BenchSettings {
 class BenchCommand final : public Command {
  public:
   std::string name() const override { return "bench"; }
-  std::string summary() const override {
-    return "measure: tokenizer, recipe, ops, decode, prefill, engine, cache, serve, grammar";
-  }
+  std::string summary() const override { return fmt::format("measure: {}", fmt::join(kKinds, ", ")); }
   std::string examples() const override {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--spec-sweep --json\n  deepinfer bench prefill "
@@ -78,9 +77,7 @@ class BenchCommand final : public Command {
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
-  std::vector<Positional> positionals() override {
-    return {{"KIND", "tokenizer, recipe, ops, decode, prefill, engine, cache, serve or grammar", &words_, 1, 1}};
-  }
+  std::vector<Positional> positionals() override { return {{"KIND", fmt::format("{}", fmt::join(kKinds, ", ")), &words_, 1, 1}}; }
 
   Result<int> run() override {
     const std::string& kind = words_[0];
@@ -129,9 +126,7 @@ class BenchCommand final : public Command {
       }
       DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
     } else {
-      return invalid_argument(
-          fmt::format("bench {}: built are tokenizer, recipe, ops, decode, prefill, engine, cache, serve, grammar{}", kind,
-                      did_you_mean(kind, kKinds)));
+      return invalid_argument(fmt::format("bench {}: built are {}{}", kind, fmt::join(kKinds, ", "), did_you_mean(kind, kKinds)));
     }
     return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
   }

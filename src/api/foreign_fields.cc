@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kFormats[] = {"guided_json", "guided_regex",       "guided_choice", "guided_grammar",
                                          "grammar",     "structured_outputs", "json_schema"};
 // Without effect here, unless they say what happens anyway.
-constexpr std::string_view kLengths[] = {
+constexpr std::string_view kWithoutMeaning[] = {
     "min_tokens", "ignore_eos", "use_beam_search", "stop_token_ids", "bad_words", "continue_final_message", "allowed_token_ids"};
 
 bool says_nothing(const Json& value) {
@@ -29,7 +29,7 @@ Status refuse_others(const Json& body) {
                     "\"grammar\", ...}}",
                     name));
   }
-  for (const std::string_view name : kLengths) {
+  for (const std::string_view name : kWithoutMeaning) {
     if (!says_nothing(body.at(name)))
       return unsupported(fmt::format("{} is another server's field and not supported here", name));
   }

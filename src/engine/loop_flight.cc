@@ -57,10 +57,7 @@ Status Engine::Loop::enqueue_draws(Flight& flight) {
 bool Engine::Loop::stays(const Flight& flight) const {
   int64_t decoding = 0;
   StepInFlight step{.runs_beside = overlaps_};
-  // What is drawn behind an unfinished mask is no token, and its row runs again.
-  for (size_t i = 0; i < flight.draws.size(); ++i) {
-    if (flight.draws[i].sequence->masked && sampler_->mask_state(i) == MaskFill::kUnfinished) return false;
-  }
+  for (size_t i = 0; i < flight.draws.size(); ++i) step.masks_ready &= sampler_->mask_state(i) != MaskFill::kUnfinished;
   for (const SequenceRows& rows : flight.plan.sequences) {
     decoding += rows.num_logits > 0;
     step.drafts += std::max(0, rows.num_logits - 1);

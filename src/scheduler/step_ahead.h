@@ -16,10 +16,13 @@ struct StepInFlight {
   bool runs_beside = false;  // the device computes while the host goes on
   int32_t drafts = 0;        // it verifies: how many tokens they give shows in its results
   bool drafts_next = false;  // the next step is to have drafts
+  bool masks_ready = true;   // what is drawn behind an unfinished mask is no token, and its row runs again
 };
 
 // Whether the step may stay in flight until the next one has been launched.
-inline bool stays_in_flight(const StepInFlight& step) { return step.runs_beside && step.drafts == 0 && !step.drafts_next; }
+inline bool stays_in_flight(const StepInFlight& step) {
+  return step.runs_beside && step.drafts == 0 && !step.drafts_next && step.masks_ready;
+}
 
 // A sequence with rows in the step in flight.
 struct SequenceInFlight {

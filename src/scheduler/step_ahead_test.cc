@@ -14,6 +14,7 @@ TEST(StepAhead, StaysInFlightOnlyWhenTheNextRowsAreKnown) {
   EXPECT_FALSE(stays_in_flight({.runs_beside = false}));
   EXPECT_FALSE(stays_in_flight({.runs_beside = true, .drafts = 1}));
   EXPECT_FALSE(stays_in_flight({.runs_beside = true, .drafts_next = true}));
+  EXPECT_FALSE(stays_in_flight({.runs_beside = true, .masks_ready = false}));
 }
 
 TEST(StepAhead, NoRowBehindTheLastToken) {
