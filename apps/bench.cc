@@ -16,6 +16,7 @@
 #include "lab/bench_model.h"
 #include "lab/bench_ops.h"
 #include "lab/bench_recipe.h"
+#include "lab/bench_router.h"
 #include "lab/bench_serve.h"
 #include "lab/bench_speculation.h"
 #include "lab/bench_tokenizer.h"
@@ -23,15 +24,15 @@
 namespace deepinfer {
 namespace {
 
-const std::array<std::string, 9> kKinds = {"tokenizer", "recipe", "ops",   "decode", "prefill",
-                                           "engine",    "cache",  "serve", "grammar"};
+const std::array<std::string, 10> kKinds = {"tokenizer", "recipe", "ops",   "decode",  "prefill",
+                                            "engine",    "cache",  "serve", "grammar", "router"};
 
 struct BenchSettings {
   // The benches' prompts are ids without sense, which nobody can draft: speculation has a bench of its own.
   BenchSettings() { host.spec = "off"; }
   HostSettings host;
   bool json = false;
-  std::string tokenizer, data;
+  std::string tokenizer, data, trace;
   bool list = false;
   int32_t tokens = 128;
   int32_t repeats = 3;
@@ -46,6 +47,7 @@ struct BenchSettings {
            .help = "tokenizer.json(.zst) of bench tokenizer, recipe and grammar [the release's]",
            .value = "FILE"});
     visit({.name = "data", .target = &data, .help = "schemas with instances, of bench grammar", .value = "DIR"});
+    visit({.name = "trace", .target = &trace, .help = "recorded traffic, of bench router", .value = "FILE"});
     visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong"});
     visit({.name = "tokens", .target = &tokens, .help = "of each answer", .value = "N", .min = 2, .max = 1 << 20});
     visit({.name = "streams",
@@ -73,7 +75,8 @@ class BenchCommand final : public Command {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
-           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n"
+           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
+           "deepinfer bench router --trace conversation_trace.jsonl.zst\n"
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }
@@ -91,6 +94,8 @@ class BenchCommand final : public Command {
           bench_ops({.device = settings_.host.device, .threads = settings_.host.threads, .repeats = settings_.repeats}, report));
     } else if (kind == "grammar") {
       DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
+    } else if (kind == "router") {
+      DI_CHECK_OK(bench_router({.trace = settings_.trace}, report));
     } else if (kind == "serve") {
       BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
       if (settings_.streams > 0) options.streams = settings_.streams;
