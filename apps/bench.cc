@@ -95,7 +95,7 @@ class BenchCommand final : public Command {
     } else if (kind == "grammar") {
       DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
     } else if (kind == "router") {
-      DI_CHECK_OK(bench_router({.trace = settings_.trace}, report));
+      DI_CHECK_OK(bench_router({.program = join_path(executable_directory(), "deepinfer"), .trace = settings_.trace}, report));
     } else if (kind == "serve") {
       BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
       if (settings_.streams > 0) options.streams = settings_.streams;

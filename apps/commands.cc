@@ -7,6 +7,8 @@ CommandList make_commands() {
   list.push_back(make_run_command());
   list.push_back(make_batch_command());
   list.push_back(make_serve_command());
+  list.push_back(make_route_command());
+  list.push_back(make_up_command());
   list.push_back(make_pull_command());
   list.push_back(make_render_command());
   list.push_back(make_parse_command());

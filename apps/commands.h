@@ -16,6 +16,8 @@ std::unique_ptr<Command> make_golden_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_serve_command();
+std::unique_ptr<Command> make_route_command();
+std::unique_ptr<Command> make_up_command();
 std::unique_ptr<Command> make_pull_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();

@@ -2,25 +2,37 @@
 #include "server/server.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "apps/commands.h"
 #include "apps/environment.h"
+#include "apps/serve_process.h"
 #include "apps/terminal.h"
 
 namespace deepinfer {
 namespace {
 
-// Connections need file handles; the soft limit is often 1,024 where the hard one is far above.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
+// The port for routers, besides the server's own settings.
+struct WorkerSettings {
+  std::string address = "127.0.0.1";
+  int32_t port = 0;
+  std::string secret;
+  void visit(FieldVisitor visit) {
+    visit({.name = "worker-port",
+           .target = &port,
+           .help = "port on which routers (deepinfer route) reach this engine, 0 = none",
+           .value = "N",
+           .min = 0,
+           .max = 65535});
+    visit({.name = "worker-host", .target = &address, .help = "address of that port", .value = "ADDRESS"});
+    visit({.name = "cluster-secret",
+           .target = &secret,
+           .help = "file with the secret that routers and workers share; needed beyond this machine",
+           .value = "FILE"});
+  }
+};
 
 class ServeCommand final : public Command {
  public:
@@ -30,41 +42,57 @@ class ServeCommand final : public Command {
     return "  deepinfer serve\n"
            "  deepinfer serve --port 9000 --keys keys.txt --access-log requests.jsonl\n"
            "  deepinfer serve --print-config > serve.toml && deepinfer serve --config serve.toml\n"
+           "  deepinfer serve --port 8081 --worker-port 8101      # for deepinfer route --workers 127.0.0.1:8101\n"
            "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
            "    -d '{\"model\": \"tiny-v41\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
   }
-  std::vector<Field> fields() override { return fields_of(settings_); }
+  std::vector<Field> fields() override {
+    std::vector<Field> all = fields_of(settings_);
+    const std::vector<Field> worker = fields_of(worker_);
+    all.insert(all.end(), worker.begin(), worker.end());
+    return all;
+  }
   Status read_config(const std::string& path, const std::vector<Field>& fields) override {
     return apply_config_file(path, fields);
   }
 
   Result<int> run() override {
-    if (settings_.print_config) return finish_with(write_out(config_text(fields_of(settings_))));
+    if (settings_.print_config) return finish_with(write_out(config_text(fields())));
     raise_file_limit();
+    DI_TRY(const auto port, open_worker_port());
     const std::string state = state_directory();
     DI_TRY(const auto server, Server::open(settings_, {DEEPINFER_VERSION, state, cache_directory()}));
     ProgressBar bar("loading");
-    DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); }));
+    DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); },
+                             [&](const HostSettings& settings, HostOptions options) {
+                               if (port)
+                                 options.pages_changed = [&](std::span<const PageChange> changes) { port->note_pages(changes); };
+                               return Host::open(settings, std::move(options));
+                             }));
     bar.clear();
     if (const std::string& store = server->host().store_summary(); !store.empty()) print_note(store);
-    // Until here a signal ends the program at once: nothing is running yet.
-    const StopSignals& signals = catch_stop_signals();
-    DI_CHECK_OK(write_out(fmt::format("deepinfer serves {} on {}\n", server->host().model().name(), server->url())));
-    const bool is_local = settings_.address == "localhost" || settings_.address.starts_with("127.") || settings_.address == "::1";
-    if (!is_local && settings_.keys.empty())
-      print_note("whoever can reach this machine may use the server; --keys FILE asks for keys");
-    while (signals.count() == 0) signals.wait_ms(1000);
-    print_note(fmt::format("stopping: answers may finish within {} s; a second signal leaves now", settings_.drain_timeout));
-    server->drain();
-    while (signals.count() < 2 && !server->is_drained()) signals.wait_ms(20);
-    // What a worker is at, decoding pictures say, is not waited for.
-    if (signals.count() >= 2) ::alarm(1);
-    server->stop();
+    readiness_ = [&] { return server->readiness(); };
+    if (port) port->serve(server->host());
+    const std::string too = port ? fmt::format(", for routers on port {}", port->port()) : "";
+    serve_until_signal(settings_, *server, too, port.get());
     return kExitOk;
   }
 
  private:
+  // Before the model loads: a port that is taken is told at once.
+  Result<std::unique_ptr<WorkerPort>> open_worker_port() {
+    if (worker_.port == 0) return std::unique_ptr<WorkerPort>();
+    DI_TRY(const std::string secret, read_cluster_secret(worker_.secret));
+    if (secret.empty() && !is_loopback(worker_.address))
+      return invalid_argument("--worker-host " + worker_.address +
+                              ": beyond this machine a worker port needs --cluster-secret FILE");
+    return WorkerPort::open({.hub = {.secret = secret, .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
+                             .readiness = [this] { return readiness_(); }});
+  }
+
   ServeSettings settings_;
+  WorkerSettings worker_;
+  std::function<Status()> readiness_ = [] { return Status(Error{ErrorCode::kUnavailable, "loading"}); };
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 file(GLOB app_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/apps/*.cc)
 add_executable(deepinfer ${app_sources})
 target_include_directories(deepinfer PRIVATE ${CMAKE_SOURCE_DIR})
-target_link_libraries(deepinfer PRIVATE di_lab di_server CLI11::CLI11)
+target_link_libraries(deepinfer PRIVATE di_lab di_server di_cluster CLI11::CLI11)
 target_compile_definitions(deepinfer PRIVATE DEEPINFER_VERSION="${PROJECT_VERSION}")
 # main.cc says in words that the processor is too old, so it must itself run on any x86-64.
 set_source_files_properties(apps/main.cc PROPERTIES COMPILE_OPTIONS "-march=x86-64")
@@ -30,7 +30,7 @@ add_dependencies(product deepinfer libdeepinfer offline_inference)
 set(tiny_rooms engine kvcache scheduler host)
 # Not net: Boost.Asio orders by fences, which GCC's thread sanitizer does not know.
 set(tsan_rooms base engine cpu)
-set(dev_rooms base core formats ops cpu policy text grammar model kvcache scheduler engine net recipe api server)
+set(dev_rooms base core formats ops cpu policy text grammar model kvcache scheduler engine net recipe api server cluster sim)
 # GCC 12 takes members of its own std::regex for uninitialised when the sanitizers are on.
 set_source_files_properties(src/grammar/regex_test.cc PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)
 foreach(group tiny tsan dev)

@@ -89,5 +89,40 @@ TEST(EngineSameBytes, LongPromptsTakeTheirOwnBranches) {
   expect_equal(answers_in(delayed, {request}), answers_in(alone, {request}), "delayed");
 }
 
+// An answer that is cut at any token and goes on in another engine, among other company, is the answer that was not cut.
+TEST(EngineSameBytes, AnswersGoOnElsewhere) {
+  const auto requests = shipped_requests(24);
+  const auto whole = answers_in({.together = false}, requests);
+  const auto device = device_named("delayed", 1);
+  const auto model = value(V41Model::create(*device, shipped_options()));
+  EngineOptions options;
+  if (options.pages == 0) options.context = 256;
+  const auto engine = value(Engine::create(*device, *model, options));
+  std::mt19937 random(7);
+  std::vector<Answer> rest(requests.size());
+  std::vector<size_t> cuts(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    cuts[i] = whole[i].tokens.empty() ? 0 : random() % whole[i].tokens.size();
+    Request request = requests[i];
+    request.answered.assign(whole[i].tokens.begin(), whole[i].tokens.begin() + static_cast<std::ptrdiff_t>(cuts[i]));
+    submit_patiently(*engine, request, [&answer = rest[i], at = static_cast<int64_t>(cuts[i])](const Event& event) {
+      EXPECT_EQ(event.index, at + static_cast<int64_t>(answer.tokens.size()));
+      if (event.token) answer.tokens.push_back(*event.token);
+      if (event.logprob) answer.logprobs.push_back(event.logprob->logprob);
+      if (event.finish != FinishReason::kNone)
+        answer.finish = event.finish, answer.completion_tokens = event.usage.completion_tokens;
+    });
+  }
+  run_until_idle(*engine);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto cut = static_cast<std::ptrdiff_t>(cuts[i]);
+    EXPECT_EQ(rest[i].tokens, std::vector<TokenId>(whole[i].tokens.begin() + cut, whole[i].tokens.end())) << i;
+    if (!whole[i].logprobs.empty())
+      EXPECT_EQ(rest[i].logprobs, std::vector<float>(whole[i].logprobs.begin() + cut, whole[i].logprobs.end())) << i;
+    EXPECT_EQ(rest[i].finish, whole[i].finish) << i;
+    EXPECT_EQ(rest[i].completion_tokens, whole[i].completion_tokens) << i;
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer

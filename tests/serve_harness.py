@@ -39,14 +39,15 @@ def slow(delay_ms=20):
 
 
 class Server:
-    """A running `deepinfer serve` on a free port."""
+    """A running `deepinfer serve`, `route` or, as all its words, another command with an address."""
 
-    def __init__(self, *flags, model=None, wait=True, env=None, store='off'):
+    def __init__(self, *flags, model=None, wait=True, env=None, store='off', command='serve'):
         self.log = path(f'log-{time.monotonic_ns()}')
-        self.process = subprocess.Popen([PROGRAM, 'serve', *([] if '--port' in flags else ['--port', '0']), '-m', model or hello(), '--access-log', self.log, '--threads', '1',
-                                         *([] if store is None or '--store' in flags else ['--store', store]),
-                                         *([] if '--served-model-name' in flags else ['--served-model-name', 'test']), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env={**ENVIRONMENT, **(env or {})})
+        unless = [] if command == 'serve' else ['--threads', '--store']
+        defaults = {'--port': '0', '-m': model or hello(), '--access-log': self.log, '--threads': '1', '--store': store, '--served-model-name': 'test'}
+        own = [word for flag, value in defaults.items() if value is not None and flag not in flags and flag not in unless for word in (flag, value)]
+        words = command if isinstance(command, tuple) else (command, *own, *flags)
+        self.process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**ENVIRONMENT, **(env or {})})
         self.port = None
         if wait:
             line = self.process.stdout.readline().decode()

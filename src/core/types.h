@@ -47,6 +47,7 @@ class Constraint;  // grammar/constraint.h
 struct AnswerConstraint {
   std::shared_ptr<const Constraint> grammar;
   TokenId begins_after = -1;  // it holds from the token behind this one (the end of thinking); -1 = from the first
+  std::string source;         // what another process compiles it from; "" = it cannot be sent
 };
 
 // An image already turned into embedding rows by the vision tower: rows of the prompt [begin, begin + rows) take them.
@@ -61,6 +62,9 @@ struct ImageSpan {
 struct Request {
   RequestId id = 0;
   std::vector<TokenId> prompt;
+  // The answer as far as another engine gave it, which goes on as if it had stayed there: events and usage count from its start.
+  // Needs a seed when there is one.
+  std::vector<TokenId> answered;
   std::vector<ImageSpan> images;
   SamplingParams sampling;
   SpeculationParams speculation;

@@ -88,6 +88,7 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
                                 .share_prefixes = resolved.prefix_cache,
                                 .snapshot_bytes = resolved.snapshot_bytes,
                                 .tier = resolved.store}));
+  if (resolved.pages_changed) loop->cache_->keep_page_changes();
   loop->speculation_ = Speculation::create(device, model, resolved.speculation, resolved.max_batch);
   loop->overlaps_ = resolved.overlap == OverlapMode::kOn || (resolved.overlap == OverlapMode::kAuto && device.runs_beside_host());
   const bool drafts = loop->speculation_ != nullptr;
@@ -112,19 +113,10 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
 Result<std::unique_ptr<Sequence>> Engine::Loop::accept(Request request, EventHandler handler) const {
   DI_CHECK_OK(validate_request(request, model_.shape(), options_.context));
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const int64_t page_tokens = model_.layout().page_tokens;
-  const int64_t pool_tokens = options_.pages * page_tokens;
-  // An answer without a limit of its own takes what the pool can hold.
-  const int64_t most = request.max_tokens > 0 ? options_.context : std::min(options_.context, pool_tokens);
-  int64_t limit = std::max<int64_t>(1, most - prompt_tokens);
-  if (request.max_tokens > 0) limit = std::min<int64_t>(limit, request.max_tokens);
-  // The last token of an answer is never run, so this leaves a row to spare.
-  const int64_t pages = cache_->store().pages_for(prompt_tokens + limit);
-  if (pages > options_.pages) {
-    return too_large(
-        fmt::format("a prompt of {} tokens and an answer of {} need {} pages of {} tokens, the pool has {}: "
-                    "lower max_tokens or give the engine more pages",
-                    prompt_tokens, limit, pages, page_tokens, options_.pages));
+  DI_TRY(const int64_t limit,
+         answer_limit(prompt_tokens, request.max_tokens, options_.context, options_.pages, model_.layout().page_tokens));
+  if (static_cast<int64_t>(request.answered.size()) >= limit) {
+    return invalid_argument(fmt::format("the answer has {} tokens already, {} are its limit", request.answered.size(), limit));
   }
   auto sequence = std::make_unique<Sequence>();
   sequence->phase_since_us = now_us();
@@ -147,12 +139,26 @@ Result<std::unique_ptr<Sequence>> Engine::Loop::accept(Request request, EventHan
   return sequence;
 }
 
+// What another engine gave of the answer is taken over as if this one had committed it.
+Status Engine::Loop::take_over(Sequence& sequence) {
+  const std::vector<TokenId> answered = std::exchange(sequence.request.answered, {});
+  const bool counts = has_penalties(sequence.request.sampling);
+  for (const TokenId token : answered) {
+    if (!follow_constraint(sequence, token))
+      return invalid_argument(fmt::format("token {} of the answer so far does not fit the constraint", sequence.answer_tokens()));
+    sequence.tokens.push_back(token);
+    if (counts) sequence.counts.add_answer(token);
+  }
+  return {};
+}
+
 Result<RequestId> Engine::Loop::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask) {
   DI_TRY(auto sequence, accept(std::move(request), std::move(handler)));
   if (mask) {
     sequence->mask = std::move(mask);
     sequence->masked = true;
   }
+  DI_CHECK_OK(take_over(*sequence));
   if (num_inside_.load(std::memory_order_relaxed) == 0) note_progress();
   if (num_inside_.fetch_add(1) >= options_.max_batch + options_.queue_limit) {
     num_inside_.fetch_sub(1);

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/clock.h"
@@ -74,6 +75,8 @@ struct EngineOptions {
   // Called by the engine's thread when the events of a step have been delivered, so that a consumer is woken once a step
   // and not once a token.
   std::function<void()> step_end;
+  // Which prefixes came into the cache and left it in a step, from the engine's thread; empty = not kept.
+  std::function<void(std::span<const PageChange>)> pages_changed;
   // Gets every step as a line (scheduler/step_log.h), from the engine's thread; empty = none is made.
   std::function<void(std::string_view line)> step_log;
 };

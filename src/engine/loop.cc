@@ -10,6 +10,10 @@ namespace deepinfer {
 bool Engine::Loop::step() {
   const bool worked = turn();
   note_progress();
+  if (auto& changes = cache_->page_changes(); !changes.empty()) {
+    options_.pages_changed(changes);
+    changes.clear();
+  }
   if (worked && options_.step_end) options_.step_end();
   return worked;
 }

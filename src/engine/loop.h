@@ -88,6 +88,7 @@ class Engine::Loop {
   int32_t commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits);
   bool mask_is_ready(Sequence& sequence, size_t row);
   bool follow_constraint(Sequence& sequence, TokenId token);
+  Status take_over(Sequence& sequence);
   void commit_token(Sequence& sequence, const SampleResult& result);
   void fail_running(const Error& error);
   bool retire();

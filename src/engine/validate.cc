@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "grammar/constraint.h"
@@ -76,6 +77,20 @@ Status validate_sampling(const SamplingParams& sampling, int32_t vocab) {
   return {};
 }
 
+Result<int64_t> answer_limit(int64_t prompt_tokens, int32_t max_tokens, int64_t context, int64_t pages, int64_t page_tokens) {
+  // An answer without a limit of its own takes what the pool can hold.
+  const int64_t most = max_tokens > 0 ? context : std::min(context, pages * page_tokens);
+  int64_t limit = std::max<int64_t>(1, most - prompt_tokens);
+  if (max_tokens > 0) limit = std::min<int64_t>(limit, max_tokens);
+  // The last token of an answer is never run, so this leaves a row to spare.
+  const int64_t needed = (prompt_tokens + limit + page_tokens - 1) / page_tokens;
+  if (needed <= pages) return limit;
+  return too_large(
+      fmt::format("a prompt of {} tokens and an answer of {} need {} pages of {} tokens, the pool has {}: "
+                  "lower max_tokens or give the engine more pages",
+                  prompt_tokens, limit, needed, page_tokens, pages));
+}
+
 Status validate_request(const Request& request, const ModelShape& shape, int64_t context) {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens == 0) return invalid_argument("the prompt is empty: it needs at least one token");
@@ -89,6 +104,8 @@ Status validate_request(const Request& request, const ModelShape& shape, int64_t
     return invalid_argument(fmt::format("max_tokens must be 0 (up to the context) or more, got {}", request.max_tokens));
   }
   for (const TokenId id : request.prompt) DI_CHECK_OK(below_vocab("prompt", id, shape.vocab));
+  for (const TokenId id : request.answered) DI_CHECK_OK(below_vocab("answered", id, shape.vocab));
+  if (!request.answered.empty() && !request.sampling.seed) return invalid_argument("an answer goes on with its seed only");
   for (const TokenId id : request.stop_ids) DI_CHECK_OK(below_vocab("stop_ids", id, shape.vocab));
   DI_CHECK_OK(validate_constraint(request, shape.vocab));
   DI_CHECK_OK(validate_images(request, shape.hidden));

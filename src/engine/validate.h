@@ -12,6 +12,8 @@
 namespace deepinfer {
 
 Status validate_sampling(const SamplingParams& sampling, int32_t vocab);
+// So many tokens the answer may have. Errors: prompt and answer never fit `pages` pages.
+Result<int64_t> answer_limit(int64_t prompt_tokens, int32_t max_tokens, int64_t context, int64_t pages, int64_t page_tokens);
 // Prompt, images, stop ids, limits and sampling of a request for a model with `context` tokens per sequence.
 Status validate_request(const Request& request, const ModelShape& shape, int64_t context);
 

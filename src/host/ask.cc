@@ -99,7 +99,7 @@ Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversatio
   DI_TRY(prompt.ids, host.prompt_cache().encode(rendered, host.tokenizer(), options.tenant));
   DI_TRY(const auto pictures, host.image_encoder().prepare(rendered.images()));
   const int64_t prompt_tokens = tokens_with(pictures, prompt.ids);
-  const int64_t context = host.engine().options().context;
+  const int64_t context = host.facts().context;
   DI_TRY(prompt.max_tokens,
          resolve_max_tokens(conversation, wanted_tokens(options, prompt_tokens, context), prompt_tokens, context));
   // The tower runs for prompts that fit only.
@@ -119,7 +119,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   request.images = std::move(prompt.images);
   request.sampling = sampling_of(options, host.generation_defaults(), prompt.thinking);
   request.constraint = std::move(prompt.constraint);
-  request.stop_ids = {host.model().shape().eos_id};
+  request.stop_ids = {host.facts().shape.eos_id};
   request.max_tokens = static_cast<int32_t>(prompt.max_tokens);
   request.priority = options.priority;
   request.deadline_us = options.deadline_us;
@@ -129,7 +129,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   ask->begin_us_ = now_us();
   ask->cache_debug_ = options.cache_debug;
   ask->stream_.push_ready(prompt_tokens, 0, host.fingerprint(), ask->opening_);
-  DI_TRY(ask->id_, host.engine().submit(std::move(request), std::move(handler)));
+  DI_TRY(ask->id_, host.service().submit(std::move(request), std::move(handler)));
   return ask;
 }
 
@@ -165,7 +165,7 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
     } else {
       stream_.push_text("\uFFFD", 1, out);
     }
-    if (stream_.finished()) host_.engine().finish(id_, stream_.tokens_taken() - 1);
+    if (stream_.finished()) host_.service().finish(id_, stream_.tokens_taken() - 1);
   }
   if (event.finish == FinishReason::kStop) stream_.push_finish(AnswerEnd::kStop, out);
   if (event.finish == FinishReason::kLength) stream_.push_finish(AnswerEnd::kLength, out);

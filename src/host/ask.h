@@ -88,7 +88,7 @@ class Ask {
   Result<bool> take(const Event& event, std::vector<OutputEvent>& out);
   // What the answer's wire form needs besides the events.
   const OutputStream& stream() const { return stream_; }
-  void cancel() { host_.engine().cancel(id_); }
+  void cancel() { host_.service().cancel(id_); }
   // Complete after the final event.
   const AskReport& report() const { return report_; }
 

@@ -39,11 +39,21 @@ GenerationDefaults read_generation_defaults(const std::string& folder) {
   return defaults;
 }
 
-std::string fingerprint_of(Host& host) {
+ServiceFacts facts_of(Host& host) {
   const EngineOptions& engine = host.engine().options();
-  const std::string text = fmt::format("{}|{}|{}|{}", host.model().name(), host.model().fingerprint(),
-                                       replay_mode_name(engine.replay), engine.keep_tokens);
-  return fmt::format("fp_{:016x}", hash_bytes(text));
+  const LanguageModel& model = host.model();
+  const std::string text =
+      fmt::format("{}|{}|{}|{}", model.name(), model.fingerprint(), replay_mode_name(engine.replay), engine.keep_tokens);
+  return {.model = model.name(),
+          .fingerprint = fmt::format("fp_{:016x}", hash_bytes(text)),
+          .shape = model.shape(),
+          .context = engine.context,
+          .max_batch = engine.max_batch,
+          .queue_limit = engine.queue_limit,
+          .pages = engine.pages,
+          .page_tokens = model.layout().page_tokens,
+          .pages_fingerprint = model.fingerprint(),
+          .bounded_pages = engine.replay == ReplayMode::kFull};
 }
 
 // A folder that cannot be written costs what was learnt, no more.
@@ -93,20 +103,20 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress}));
   ImageLimits images;
   images.fetch = std::move(options.fetch_image);
-  host->image_encoder_ = std::make_unique<ImageEncoder>(*host->model_, settings.threads, std::move(images));
   // Pictures are encoded where the weights are, beside the engine's steps.
+  std::unique_ptr<Device> tower_device;
   if (!host->device_->reads_host_memory()) {
-    DI_TRY(auto device, open_device(host->device_->name(), settings.threads));
-    host->image_encoder_->use(std::move(device));
+    DI_TRY(tower_device, open_device(host->device_->name(), settings.threads));
   }
-  host->prompt_cache_ = std::make_unique<PromptCache>(PromptCacheLimits{});
-  host->constraints_ = std::make_unique<Constraints>(*host->tokenizer_);
-  host->defaults_ = read_generation_defaults(model);
+  host->image_encoder_ = std::make_unique<ImageEncoder>(host->model_->shape(), host->model_->name(), std::move(images),
+                                                        local_tower(*host->model_, settings.threads, std::move(tower_device)));
+  host->open_recipe(model);
   EngineOptions engine;
   if (options.max_batch > 0) engine.max_batch = options.max_batch;
   if (options.queue_limit > 0) engine.queue_limit = options.queue_limit;
   engine.clock = options.clock;
   engine.step_end = options.step_end;
+  engine.pages_changed = options.pages_changed;
   engine.context = settings.context;
   engine.keep_tokens = settings.keep_tokens;
   engine.speculation = speculation_options(settings);
@@ -115,9 +125,33 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(engine.replay, parse_replay_mode(settings.replay));
   DI_TRY(host->store_, HostStore::open(settings, options.store_folder, model));
   DI_CHECK_OK(host->open_engine(std::move(engine)));
-  host->fingerprint_ = fingerprint_of(*host);
+  host->remote_.facts = facts_of(*host);
   host->engine_->start();
   return host;
+}
+
+Result<std::unique_ptr<Host>> Host::open_remote(const HostSettings& settings, HostOptions options, RemoteService remote) {
+  std::unique_ptr<Host> host(new Host());
+  DI_TRY(const std::string model, resolve_model(settings.model));
+  DI_TRY(host->tokenizer_, open_tokenizer(model));
+  if (host->tokenizer_->vocab_size() > remote.facts.shape.vocab) {
+    return invalid_argument(
+        fmt::format("the tokenizer of {} has {} tokens, the workers' model {} has {}: name the folder of their model with -m",
+                    model, host->tokenizer_->vocab_size(), remote.facts.model, remote.facts.shape.vocab));
+  }
+  host->remote_ = std::move(remote);
+  host->open_recipe(model);
+  ImageLimits images;
+  images.fetch = std::move(options.fetch_image);
+  host->image_encoder_ = std::make_unique<ImageEncoder>(host->remote_.facts.shape, host->remote_.facts.model, std::move(images),
+                                                        host->remote_.tower);
+  return host;
+}
+
+void Host::open_recipe(const std::string& model) {
+  prompt_cache_ = std::make_unique<PromptCache>(PromptCacheLimits{});
+  constraints_ = std::make_unique<Constraints>(*tokenizer_);
+  defaults_ = read_generation_defaults(model);
 }
 
 // A store that nobody asked for does not keep the engine from starting.
@@ -156,6 +190,7 @@ Host::Host() = default;
 
 Host::~Host() {
   if (engine_) engine_->stop();
+  remote_.service.reset();
 }
 
 }  // namespace deepinfer

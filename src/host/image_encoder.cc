@@ -50,19 +50,34 @@ Status grow_placeholders(TokenId image_id, std::vector<ImageSpan>& spans, std::v
 
 }  // namespace
 
-ImageEncoder::ImageEncoder(const LanguageModel& model, int32_t threads, ImageLimits limits, size_t max_bytes)
-    : model_(model), threads_(threads), limits_(std::move(limits)), max_bytes_(max_bytes) {
-  limits_.geometry = geometry_of(model.shape());
+ImageTower local_tower(const LanguageModel& language_model, int32_t threads, std::unique_ptr<Device> given) {
+  const auto device = std::make_shared<std::unique_ptr<Device>>(std::move(given));
+  return [&language_model, threads, device](const PreparedImage& image) -> Result<std::vector<uint16_t>> {
+    // The tower is not part of the door of language models: only this architecture has one.
+    const auto* model = dynamic_cast<const V41Model*>(&language_model);
+    if (!model) return unsupported(fmt::format("the model {} cannot encode pictures", language_model.name()));
+    if (!*device) {
+      CpuOptions options;
+      options.threads = threads;
+      DI_TRY(*device, make_cpu_device(options));
+    }
+    const int32_t patch = geometry_of(model->shape()).patch;
+    const PatchGrid grid{image.pixels->height / patch, image.pixels->width / patch};
+    DI_TRY(VisionSpan span, encode_image(**device, model->shape(), model->device_weights(), image_patches(image, patch), grid));
+    return std::move(span.embeddings);
+  };
 }
 
-ImageEncoder::~ImageEncoder() = default;
+ImageEncoder::ImageEncoder(const ModelShape& shape, std::string name, ImageLimits limits, ImageTower tower, size_t max_bytes)
+    : shape_(shape), name_(std::move(name)), limits_(std::move(limits)), tower_(std::move(tower)), max_bytes_(max_bytes) {
+  limits_.geometry = geometry_of(shape_);
+}
 
 Result<std::vector<PreparedImage>> ImageEncoder::prepare(const std::vector<ImageReference>& images) const {
   if (images.empty()) return std::vector<PreparedImage>();
-  if (!model_.shape().vision) {
-    return invalid_argument(
-        fmt::format("The model {} has no vision tower and reads text only: remove the images, or serve a checkpoint with one.",
-                    model_.name()));
+  if (!shape_.vision) {
+    return invalid_argument(fmt::format(
+        "The model {} has no vision tower and reads text only: remove the images, or serve a checkpoint with one.", name_));
   }
   std::vector<ImageSource> sources;
   std::transform(images.begin(), images.end(), std::back_inserter(sources), source_of);
@@ -83,8 +98,13 @@ Result<std::vector<ImageSpan>> ImageEncoder::encode(const std::vector<PreparedIm
     span.embeddings = *rows;
     span.content_hash = image.content_hash;
   }
-  DI_CHECK_OK(grow_placeholders(model_.shape().image_id, spans, ids));
+  DI_CHECK_OK(grow_placeholders(shape_.image_id, spans, ids));
   return spans;
+}
+
+Result<std::vector<uint16_t>> ImageEncoder::encode_picture(const PreparedImage& image) {
+  DI_TRY(const auto rows, rows_of(image));
+  return *rows;
 }
 
 Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const PreparedImage& image) {
@@ -93,22 +113,13 @@ Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->rows;
   }
-  // The tower is not part of the door of language models: only this architecture has one.
-  const auto* model = dynamic_cast<const V41Model*>(&model_);
-  if (!model) return unsupported(fmt::format("the model {} cannot encode pictures", model_.name()));
-  if (!device_) {
-    CpuOptions options;
-    options.threads = threads_;
-    DI_TRY(device_, make_cpu_device(options));
-  }
-  const int32_t patch = limits_.geometry.patch;
-  const PatchGrid grid{image.pixels->height / patch, image.pixels->width / patch};
-  DI_TRY(VisionSpan span, encode_image(*device_, model->shape(), model->device_weights(), image_patches(image, patch), grid));
+  if (!tower_) return Error{ErrorCode::kUnavailable, "nobody encodes pictures now: try again later"};
+  DI_TRY(std::vector<uint16_t> embeddings, tower_(image));
   ++num_encoded_;
-  if (span.roles.size() != static_cast<size_t>(image.tokens)) {
-    return internal_error(fmt::format("a picture of {} tokens came out as {} rows", image.tokens, span.roles.size()));
+  if (embeddings.size() != static_cast<size_t>(image.tokens) * static_cast<size_t>(shape_.hidden)) {
+    return internal_error(fmt::format("a picture of {} tokens came out as {} values", image.tokens, embeddings.size()));
   }
-  auto rows = std::make_shared<const std::vector<uint16_t>>(std::move(span.embeddings));
+  auto rows = std::make_shared<const std::vector<uint16_t>>(std::move(embeddings));
   if (!image.content_hash.empty()) keep({image.content_hash, rows});
   return rows;
 }

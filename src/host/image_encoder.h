@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -28,18 +29,26 @@
 
 namespace deepinfer {
 
+// A picture's rows, BF16 [tokens, hidden]. Called for one picture at a time.
+using ImageTower = std::function<Result<std::vector<uint16_t>>(const PreparedImage&)>;
+
+// The tower of a model in this process, on a device that sees its weights (null: a CPU device of its own, made with the first
+// picture). `model` must outlive it.
+ImageTower local_tower(const LanguageModel& model, int32_t threads, std::unique_ptr<Device> device);
+
 class ImageEncoder {
  public:
-  // `model` must outlive this. `limits` of one request; its geometry is the model's.
-  ImageEncoder(const LanguageModel& model, int32_t threads, ImageLimits limits, size_t max_bytes = size_t{64} << 20);
-  ~ImageEncoder();
-  // Encodes on this device, which must see the model's weights, instead of a CPU device of its own. Call before encode().
-  void use(std::unique_ptr<Device> device) { device_ = std::move(device); }
+  // `limits` of one request; its geometry is that of the model of `shape` and `name`.
+  ImageEncoder(const ModelShape& shape, std::string name, ImageLimits limits, ImageTower tower,
+               size_t max_bytes = size_t{64} << 20);
 
   // The pictures decoded and measured; the tower does not run. kUnavailable: a download failed that may work later.
   Result<std::vector<PreparedImage>> prepare(const std::vector<ImageReference>& images) const;
   // Their spans, in order; each placeholder in `ids` becomes as many ids as its picture has rows.
   Result<std::vector<ImageSpan>> encode(const std::vector<PreparedImage>& pictures, std::vector<TokenId>& ids);
+
+  // The rows of one picture, kept or made now. For whoever has it prepared elsewhere.
+  Result<std::vector<uint16_t>> encode_picture(const PreparedImage& image);
 
   // How often the tower ran.
   int64_t num_encoded() const { return num_encoded_; }
@@ -52,13 +61,13 @@ class ImageEncoder {
   Result<std::shared_ptr<const std::vector<uint16_t>>> rows_of(const PreparedImage& image);
   void keep(Entry entry);
 
-  const LanguageModel& model_;
-  int32_t threads_;
+  const ModelShape shape_;
+  const std::string name_;
   ImageLimits limits_;
+  ImageTower tower_;
   size_t max_bytes_;
   std::mutex mutex_;
-  std::unique_ptr<Device> device_;  // made with the first picture, if none was given
-  std::list<Entry> entries_;        // most recently used first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> index_;
   size_t bytes_ = 0;
   int64_t num_encoded_ = 0;

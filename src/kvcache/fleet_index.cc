@@ -15,7 +15,7 @@ constexpr size_t kAhead = 12;
 }  // namespace
 
 FleetIndex::FleetIndex(int32_t workers)
-    : workers_(workers), words_((static_cast<size_t>(workers) + 63) / 64), stride_(words_ + 1) {
+    : workers_(workers), words_((static_cast<size_t>(workers) + 63) / 64), stride_(2 * words_ + 1) {
   assert(workers > 0);
   slots_.assign(kFirstSlots * stride_, 0);
   mask_ = kFirstSlots - 1;
@@ -38,8 +38,8 @@ void FleetIndex::grow() {
   }
 }
 
-void FleetIndex::add(int32_t worker, std::span<const PageKey> keys) {
-  const size_t word = static_cast<size_t>(worker) / 64;
+void FleetIndex::set(size_t plane, int32_t worker, std::span<const PageKey> keys) {
+  const size_t word = plane + static_cast<size_t>(worker) / 64;
   for (const PageKey& key : keys) {
     if (static_cast<size_t>(used_ + 1) * 10 > (mask_ + 1) * 7) grow();
     const uint64_t name = name_of(key);
@@ -52,10 +52,10 @@ void FleetIndex::add(int32_t worker, std::span<const PageKey> keys) {
   }
 }
 
-bool FleetIndex::clear_bit(size_t slot, int32_t worker) {
+bool FleetIndex::clear_bit(size_t plane, size_t slot, int32_t worker) {
   uint64_t* bits = bits_of(slot);
-  bits[worker / 64] &= ~(uint64_t{1} << (worker % 64));
-  return std::all_of(bits, bits + words_, [](uint64_t word) { return word == 0; });
+  bits[plane + static_cast<size_t>(worker) / 64] &= ~(uint64_t{1} << (worker % 64));
+  return std::all_of(bits, bits + 2 * words_, [](uint64_t word) { return word == 0; });
 }
 
 // Backward shift: what stands behind moves up as far as its home allows, so no tombstones slow a search.
@@ -71,10 +71,10 @@ void FleetIndex::erase(size_t slot) {
   --used_;
 }
 
-void FleetIndex::remove(int32_t worker, std::span<const PageKey> keys) {
+void FleetIndex::unset(size_t plane, int32_t worker, std::span<const PageKey> keys) {
   for (const PageKey& key : keys) {
     const size_t slot = find(name_of(key));
-    if (name_at(slot) != 0 && clear_bit(slot, worker)) erase(slot);
+    if (name_at(slot) != 0 && clear_bit(plane, slot, worker)) erase(slot);
   }
 }
 
@@ -82,7 +82,9 @@ void FleetIndex::clear(int32_t worker) {
   // An erased slot may receive what stood behind it, perhaps from beyond the table's end: such a slot is looked at again, and
   // whatever was moved below the loop's place has lost its bit already.
   for (size_t slot = 0; slot <= mask_;) {
-    if (name_at(slot) != 0 && clear_bit(slot, worker)) {
+    const bool is_held = name_at(slot) != 0;
+    if (is_held) clear_bit(0, slot, worker);
+    if (is_held && clear_bit(words_, slot, worker)) {
       erase(slot);
     } else {
       ++slot;
@@ -100,7 +102,8 @@ void FleetIndex::match(std::span<const PageKey> keys, std::span<int32_t> held) c
     size_t depth = 0;
     for (; depth < keys.size() && alive != 0; ++depth) {
       if (depth + kAhead < keys.size()) __builtin_prefetch(&slots_[home(name_of(keys[depth + kAhead])) * stride_]);
-      uint64_t lost = alive & ~bits_of(find(name_of(keys[depth])))[word];
+      const uint64_t* bits = bits_of(find(name_of(keys[depth])));
+      uint64_t lost = alive & ~(bits[word] | bits[words_ + word]);
       alive ^= lost;
       for (; lost != 0; lost &= lost - 1) held[static_cast<size_t>(first + std::countr_zero(lost))] = static_cast<int32_t>(depth);
     }

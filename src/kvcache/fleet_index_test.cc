@@ -42,10 +42,11 @@ RC_GTEST_PROP(FleetIndexProperty, EqualsASetOfPairs, ()) {
     const uint64_t from = *rc::gen::inRange<uint64_t>(0, 2'000), to = from + *rc::gen::inRange<uint64_t>(0, 400);
     const int32_t what = *rc::gen::inRange(0, 8);
     if (what < 5) {
-      fleet.add(worker, keys(from, to));
+      what < 3 ? fleet.add(worker, keys(from, to)) : fleet.promise(worker, keys(from, to));
       for (uint64_t n = from; n < to; ++n) model.emplace(worker, n);
     } else if (what < 7) {
       fleet.remove(worker, keys(from, to));
+      fleet.withdraw(worker, keys(from, to));
       for (uint64_t n = from; n < to; ++n) model.erase({worker, n});
     } else {
       fleet.clear(worker);

@@ -21,6 +21,12 @@ struct PageKey {
   bool operator==(const PageKey&) const = default;
 };
 
+// A prefix cache now has this page, or no longer.
+struct PageChange {
+  PageKey key;
+  bool stored = false;
+};
+
 struct PageKeyHash {
   size_t operator()(const PageKey& key) const { return static_cast<size_t>(key.low); }
 };

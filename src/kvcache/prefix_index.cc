@@ -106,6 +106,7 @@ int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys,
   if (index == 0) count_first_page(content, 1);
   if (head != kNone) at(head).previous = page;
   head = page;
+  note_change(key, true);
   return page;
 }
 
@@ -134,6 +135,7 @@ void PrefixIndex::evict(int32_t page) {
   }
   if (node.starts) count_first_page(tokens_of(page), -1);
   pages_.erase(node.key);
+  note_change(node.key, false);
   remember_evicted(node.key);
   shelf_.forget(page);
   at(page) = {};

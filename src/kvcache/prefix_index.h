@@ -54,6 +54,10 @@ class PrefixIndex {
   std::span<const TokenId> tokens_of(int32_t page) const;
   int64_t num_evicted() const { return num_evicted_; }
 
+  // Keeps what comes and goes from now on, until it is taken.
+  void keep_changes() { keeps_changes_ = true; }
+  std::vector<PageChange>& changes() { return changes_; }
+
  private:
   static constexpr int32_t kNone = -1;
   struct Node {
@@ -69,6 +73,9 @@ class PrefixIndex {
   void explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
   void evict(int32_t page);
   void remember_evicted(const PageKey& key);
+  void note_change(const PageKey& key, bool stored) {
+    if (keeps_changes_) changes_.push_back({key, stored});
+  }
   void count_first_page(std::span<const TokenId> content, int32_t change);
 
   PagePool& pool_;
@@ -84,6 +91,8 @@ class PrefixIndex {
   std::vector<PageKey> evicted_order_;
   size_t next_evicted_ = 0;
   int64_t num_evicted_ = 0;
+  bool keeps_changes_ = false;
+  std::vector<PageChange> changes_;
 };
 
 }  // namespace deepinfer

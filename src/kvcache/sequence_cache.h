@@ -127,6 +127,10 @@ class SequenceCache {
 
   SequenceStore& store() { return *store_; }
   const SequenceStore& store() const { return *store_; }
+  // Of pages that others may be told of: PrefixIndex::changes().
+  void keep_page_changes() { index_->keep_changes(); }
+  std::vector<PageChange>& page_changes() { return index_->changes(); }
+
   PrefixStats stats() const;
   StoreTierStats tier_stats() const { return tier_ ? tier_->stats() : StoreTierStats(); }  // from any thread
 

@@ -8,6 +8,8 @@
 
 #include "host/compressed_file.h"
 #include "kvcache/fleet_index.h"
+#include "lab/load_client.h"
+#include "lab/server_process.h"
 #include "policy/routing.h"
 #include "sim/prefill_fleet.h"
 
@@ -77,10 +79,121 @@ void add_figures(const std::string& name, const FleetFigures& figures, const Fle
   report.add({.name = name + "/busiest_minute", .value = figures.median_minute_max_over_mean, .unit = "x mean"});
 }
 
+constexpr int kWorkers = 4, kStreams = 64;
+constexpr int64_t kSingle = 500, kWhole = 10'000, kStreamed = 2'048;
+
+// The same loads on a server alone and on a router before workers.
+class RelayBench {
+ public:
+  explicit RelayBench(FigureReport& report) : report_(report) {}
+
+  Status run(const std::string& program) {
+    DI_TRY(const BenchScript script, BenchScript::create());
+    std::vector<std::string> common = {"--port", "0", "-m", script.model(), "--access-log", "off", "--served-model-name",
+                                       "bench"};
+    const auto with = [&](std::vector<std::string> words) {
+      words.insert(words.end(), common.begin(), common.end());
+      return words;
+    };
+    const std::vector<std::string> engine = {"serve", "--store", "off",  "--threads", "1",  "--batch",
+                                             "64",    "--queue", "4096", "--context", "512"};
+    DI_CHECK_OK(alone_.start(program, with(engine)));
+    std::string addresses;
+    for (int i = 0; i < kWorkers; ++i) {
+      const int port =
+          20'000 + static_cast<int>(worker_rank(static_cast<uint64_t>(i), static_cast<size_t>(alone_.port())) % 20'000);
+      std::vector<std::string> words = engine;
+      words.insert(words.end(), {"--worker-port", fmt::format("{}", port)});
+      DI_CHECK_OK(workers_[i].start(program, with(words)));
+      addresses += fmt::format("{}127.0.0.1:{}", i == 0 ? "" : ",", port);
+    }
+    DI_CHECK_OK(router_.start(program, with({"route", "--workers", addresses})));
+    DI_CHECK_OK(load(alone_, 8, 500, true).status);
+    DI_CHECK_OK(load(router_, 8, 500, true).status);
+    DI_CHECK_OK(first_byte());
+    DI_CHECK_OK(whole_answers());
+    return streamed_tokens();
+  }
+
+ private:
+  struct Load {
+    Status status;
+    LoadResult result;
+  };
+  static Load load(ServerProcess& server, int connections, int64_t requests, bool stream) {
+    Load load;
+    LoadClient client(server.port(), connections);
+    load.status = client.connect();
+    if (!load.status) return load;
+    auto result = client.run(bench_request(stream), requests);
+    if (!result) return load.status = result.error(), load;
+    if (result->failed > 0)
+      load.status = internal_error(fmt::format("{} of {} answers were not 200", result->failed, result->requests));
+    load.result = std::move(*result);
+    return load;
+  }
+
+  Status first_byte() {
+    const Load alone = load(alone_, 1, kSingle, true), routed = load(router_, 1, kSingle, true);
+    DI_CHECK_OK(alone.status);
+    DI_CHECK_OK(routed.status);
+    const double mine = routed.result.first_byte(0.5) * 1e3, theirs = alone.result.first_byte(0.5) * 1e3;
+    report_.add({.name = "router/relay/first byte", .value = mine, .unit = "ms", .baseline = "serve", .ratio = mine / theirs});
+    report_.add({.name = "router/relay/first byte added", .value = mine - theirs, .unit = "ms"});
+    return {};
+  }
+
+  Status whole_answers() {
+    const Load alone = load(alone_, kStreams, kWhole, false), routed = load(router_, kStreams, kWhole, false);
+    DI_CHECK_OK(alone.status);
+    DI_CHECK_OK(routed.status);
+    const double mine = static_cast<double>(kWhole) / routed.result.seconds,
+                 theirs = static_cast<double>(kWhole) / alone.result.seconds;
+    report_.add(
+        {.name = "router/relay/whole answers", .value = mine, .unit = "requests/s", .baseline = "serve", .ratio = mine / theirs});
+    return {};
+  }
+
+  Status streamed_tokens() {
+    constexpr double kTokens = static_cast<double>(kStreamed) * kBenchTokens * 1e-6;  // for microseconds
+    DI_TRY(const double alone_before, alone_.metric(kCpu));
+    DI_CHECK_OK(load(alone_, kStreams, kStreamed, true).status);
+    DI_TRY(const double alone_after, alone_.metric(kCpu));
+    DI_TRY(const double router_before, router_.metric(kCpu));
+    DI_TRY(const double workers_before, workers_cpu());
+    DI_CHECK_OK(load(router_, kStreams, kStreamed, true).status);
+    DI_TRY(const double router_after, router_.metric(kCpu));
+    DI_TRY(const double workers_after, workers_cpu());
+    const double serve = (alone_after - alone_before) / kTokens, router = (router_after - router_before) / kTokens;
+    const double all = router + (workers_after - workers_before) / kTokens;
+    report_.add({.name = "router/relay/processor time a streamed token",
+                 .value = router,
+                 .unit = "us",
+                 .baseline = "serve",
+                 .ratio = router / serve});
+    report_.add({.name = "router/relay/processor time added a token", .value = all - serve, .unit = "us"});
+    return {};
+  }
+
+  Result<double> workers_cpu() {
+    double sum = 0;
+    for (ServerProcess& worker : workers_) {
+      DI_TRY(const double seconds, worker.metric(kCpu));
+      sum += seconds;
+    }
+    return sum;
+  }
+
+  static constexpr const char* kCpu = "process_cpu_seconds_total";
+  FigureReport& report_;
+  ServerProcess alone_, workers_[kWorkers], router_;
+};
+
 }  // namespace
 
 Status bench_router(const BenchRouterOptions& options, FigureReport& report) {
   bench_decision(options, report);
+  if (!options.program.empty()) DI_CHECK_OK(RelayBench(report).run(options.program));
   if (options.trace.empty()) return {};
   DI_TRY(const std::string lines, read_maybe_compressed(options.trace));
   DI_TRY(const std::vector<TraceRequest> trace, parse_trace(lines, options.trace));

@@ -7,6 +7,10 @@
 //                               tokens computed by the busiest worker over the mean, of the whole trace and of the median minute,
 //                               in virtual time: 8 workers of RATE prefill tokens a second, memory for 10 % of the trace's
 //                               distinct blocks each, no store
+//   router/relay/...            a router before four workers with scripted models, beside one server of the same model alone:
+//   whole answers a
+//                               second, time to the first byte, processor time a streamed token of the router and of all
+//                               processes together
 // Threads: one.
 #pragma once
 
@@ -18,7 +22,8 @@
 namespace deepinfer {
 
 struct BenchRouterOptions {
-  std::string trace;  // a trace file (sim/trace.h), .zst too; "": only the decision
+  std::string program;  // to run `route` and `serve` of; "": no relay
+  std::string trace;    // a trace file (sim/trace.h), .zst too; "": only the decision
   int32_t workers = 64;
   int64_t pages = 1'000'000;
   int32_t keys = 1'200;

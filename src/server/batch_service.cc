@@ -339,7 +339,7 @@ void BatchService::run_one(const std::string& id, Batch& batch) {
   options.models = context_.api.models;
   options.priority = -1;
   options.tenant = batch.tenant;
-  options.max_in_flight = static_cast<size_t>(std::max(1, context_.host->engine().options().max_batch));
+  options.max_in_flight = static_cast<size_t>(std::max(1, context_.host->facts().max_batch));
   const auto report = run_batch(*context_.host, options, batch.cancelled);
   const std::lock_guard lock(mutex_);
   if (stopping_) return;  // goes on after the restart

@@ -5,17 +5,17 @@
 
 #include <string>
 
-#include "engine/engine.h"
+#include "host/host.h"
 
 namespace deepinfer {
 
 struct Readiness {
   bool ready = false;
-  const char* state = "loading";  // ready, loading, stalled, failing, draining
+  const char* state = "loading";  // ready, loading, stalled, failing, alone, draining
   std::string reason;             // for people
 };
 
-// `engine` may be null while the model loads.
-Readiness readiness_of(const Engine* engine, bool draining, int64_t stall_limit_us);
+// `host` may be null while the model loads.
+Readiness readiness_of(Host* host, bool draining, int64_t stall_limit_us);
 
 }  // namespace deepinfer

@@ -63,7 +63,7 @@ Result<AnswerPlan> plan_completion(const WireCall& wire) {
     } else {
       prompt.ids = std::get<std::vector<TokenId>>(given);
     }
-    const int64_t context_tokens = host.engine().options().context, size = static_cast<int64_t>(prompt.ids.size());
+    const int64_t context_tokens = host.facts().context, size = static_cast<int64_t>(prompt.ids.size());
     if (size + request.max_tokens > context_tokens) {
       return beyond_context(context_tokens, size, request.max_tokens);
     }

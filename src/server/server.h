@@ -13,6 +13,7 @@
 //   while (!server->is_drained()) wait();
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,15 +29,19 @@ struct ServerInfo {
   std::string cache_folder;  // for the KV store when the settings name none; "" = none then
 };
 
+using HostOpener = std::function<Result<std::unique_ptr<Host>>(const HostSettings&, HostOptions)>;
+
 class Server {
  public:
   static Result<std::unique_ptr<Server>> open(const ServeSettings& settings, const ServerInfo& info);
   ~Server();
 
-  Status load(const LoadProgress& progress);
+  // `opener` instead of Host::open: a router's host has no model.
+  Status load(const LoadProgress& progress, const HostOpener& opener = {});
   std::string url() const;
   uint16_t port() const;
-  Host& host();  // REQUIRES: loaded
+  Host& host();        // REQUIRES: loaded
+  Status readiness();  // the same as /health/ready
   void drain();
   bool is_drained() const;
   void stop();

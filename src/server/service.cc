@@ -108,7 +108,7 @@ std::string Server::Service::data_folder() const {
   return !settings_.data.empty() ? settings_.data : state_folder_.empty() ? "" : state_folder_ + "/serve";
 }
 
-Status Server::Service::load(const LoadProgress& progress) {
+Status Server::Service::load(const LoadProgress& progress, const HostOpener& opener) {
   HostOptions options;
   options.progress = progress;
   options.max_batch = settings_.batch;
@@ -118,16 +118,16 @@ Status Server::Service::load(const LoadProgress& progress) {
   options.store_folder = cache_folder_.empty() ? "" : cache_folder_ + "/kv";
   options.step_end = [this] { context_.link.step_end(); };
   if (settings_.fetch_images) options.fetch_image = [this](const std::string& url, size_t max) { return fetch_image(url, max); };
-  DI_TRY(host_, Host::open(settings_.host, std::move(options)));
+  DI_TRY(host_, opener ? opener(settings_.host, std::move(options)) : Host::open(settings_.host, std::move(options)));
   std::vector<std::string> names = split_names(settings_.served_model_name);
-  if (names.empty()) names = {short_name(host_->model().name())};
+  if (names.empty()) names = {short_name(host_->facts().model)};
   ApiOptions api = context_.api;
   api.models = names;
   api.messages_takes_claude = true;
   std::vector<ModelCard> cards;
   for (const std::string& name : names) {
-    cards.push_back({name, short_name(host_->model().name()), context_.started, host_->engine().options().context,
-                     host_->model().shape().vision.has_value()});
+    cards.push_back({name, short_name(host_->facts().model), context_.started, host_->facts().context,
+                     host_->facts().shape.vision.has_value()});
   }
   // From here on the server's thread owns them.
   http_->post([this, api, cards] {
@@ -156,6 +156,12 @@ std::string Server::Service::url() const {
   const bool is_v6 = host.find(':') != std::string::npos;
   return fmt::format("{}://{}{}{}:{}", settings_.tls_certificate.empty() ? "http" : "https", is_v6 ? "[" : "", host,
                      is_v6 ? "]" : "", http_->port());
+}
+
+Status Server::Service::readiness() {
+  const auto limit_us = static_cast<int64_t>(static_cast<double>(settings_.stall_limit) * 1e6);
+  const Readiness now = readiness_of(host_.get(), false, limit_us);
+  return now.ready ? Status() : Status(Error{ErrorCode::kUnavailable, now.reason});
 }
 
 void Server::Service::drain() {
@@ -288,10 +294,11 @@ Result<std::unique_ptr<Server>> Server::open(const ServeSettings& settings, cons
   return std::unique_ptr<Server>(new Server(std::move(service)));
 }
 
-Status Server::load(const LoadProgress& progress) { return service_->load(progress); }
+Status Server::load(const LoadProgress& progress, const HostOpener& opener) { return service_->load(progress, opener); }
 std::string Server::url() const { return service_->url(); }
 uint16_t Server::port() const { return service_->http().port(); }
 Host& Server::host() { return service_->host(); }
+Status Server::readiness() { return service_->readiness(); }
 void Server::drain() { service_->drain(); }
 bool Server::is_drained() const { return service_->is_drained(); }
 void Server::stop() { service_->stop(); }

@@ -20,10 +20,11 @@ class Server::Service final : public HttpHandler {
   Service(const ServeSettings& settings, const ServerInfo& info);
   ~Service() override;
   Status open();
-  Status load(const LoadProgress& progress);
+  Status load(const LoadProgress& progress, const HostOpener& opener);
   std::string url() const;
   HttpServer& http() { return *http_; }
   Host& host() { return *host_; }
+  Status readiness();
   void drain();
   bool is_drained() const { return http_->is_drained(); }
   void stop();

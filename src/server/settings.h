@@ -50,13 +50,17 @@ struct ServeSettings {
   std::string data;
 
   void visit(FieldVisitor visit) {
+    visit_server(visit);
+    host.visit(visit);
+  }
+  // All but what belongs to a model in this process.
+  void visit_server(FieldVisitor visit) {
     visit({.name = "config", .target = &config, .help = "settings from a TOML file; flags win over it", .value = "F.toml"});
     visit({.name = "print-config", .target = &print_config, .help = "print all settings as a configuration file and leave"});
     visit_network(visit);
     visit_service(visit);
     visit_requests(visit);
     visit_limits(visit);
-    host.visit(visit);
   }
 
  private:

@@ -10,7 +10,7 @@ namespace deepinfer {
 
 Readiness readiness_of(const ServerContext& context) {
   const auto limit_us = static_cast<int64_t>(static_cast<double>(context.settings.stall_limit) * 1e6);
-  return readiness_of(context.host ? &context.host->engine() : nullptr, context.draining, limit_us);
+  return readiness_of(context.host, context.draining, limit_us);
 }
 
 void answer_console(Call& call) {
@@ -35,8 +35,8 @@ void answer_ready(const ServerContext& context, Call& call, bool says_why) {
 void answer_metrics(const ServerContext& context, Call& call) {
   Metrics::Reading reading;
   reading.http = context.http->stats();
-  reading.has_engine = context.host != nullptr;
-  if (context.host) {
+  reading.has_engine = context.host && context.host->is_local();
+  if (reading.has_engine) {
     reading.engine = context.host->engine().stats();
     reading.step_age_seconds = static_cast<double>(context.host->engine().progress().since_us) / 1e6;
   }
@@ -45,7 +45,9 @@ void answer_metrics(const ServerContext& context, Call& call) {
   reading.stored_bytes = context.responses->bytes();
   reading.body_bytes_at_work = context.body_bytes_at_work;
   reading.version = context.version;
-  call.respond(200, "text/plain; version=0.0.4; charset=utf-8", context.metrics.text(reading));
+  std::string text = context.metrics.text(reading);
+  if (context.host && !context.host->is_local()) text += context.host->remote().metrics();
+  call.respond(200, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
 }
 
 void answer_cache_why(const ServerContext& context, Call& call) {
@@ -74,7 +76,7 @@ void answer_tokenize(ServerContext& context, const CallPtr& call) {
     const auto tokens = [&]() -> Result<Json> {
       DI_TRY(const TokenizeRequest request, parse_tokenize_request(body));
       DI_TRY(const auto ids, context.host->tokenize(request.text, request.add_special_tokens, request.parse_special));
-      return tokenize_json(ids, context.host->engine().options().context);
+      return tokenize_json(ids, context.host->facts().context);
     };
     return [call, answer = tokens()] { answer ? call->respond_json(200, *answer) : call->fail(answer.error()); };
   });

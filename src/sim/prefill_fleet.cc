@@ -80,7 +80,7 @@ class Fleet {
     const int64_t predicted = request.input_tokens - views_[chosen].hit_tokens;
     workers_[chosen].waiting.push_back({&request, predicted});
     workers_[chosen].waiting_tokens += predicted;
-    index_.add(placed.worker, keys_);
+    index_.promise(placed.worker, keys_);
   }
 
   PrefillView view_of(Worker& worker, const TraceRequest& request, int32_t held) {
@@ -121,6 +121,8 @@ class Fleet {
     added_.clear();
     removed_.clear();
     worker.cache.use(request.blocks, added_, removed_);
+    name_blocks(request.blocks);
+    index_.withdraw(w, keys_);
     name_blocks(added_);
     index_.add(w, keys_);
     name_blocks(removed_);

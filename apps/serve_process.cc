@@ -1,0 +1,52 @@
+#include "apps/serve_process.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "apps/command.h"
+#include "apps/environment.h"
+#include "apps/terminal.h"
+#include "base/file.h"
+
+namespace deepinfer {
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<std::string> read_cluster_secret(const std::string& path) {
+  if (path.empty()) return std::string();
+  DI_TRY(std::string text, read_file(path));
+  text = text.substr(0, text.find('\n'));
+  const size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string::npos) return invalid_argument(path + ": the first line holds no secret");
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+bool is_loopback(const std::string& address) { return address == "localhost" || address.starts_with("127.") || address == "::1"; }
+
+void serve_until_signal(const ServeSettings& settings, Server& server, const std::string& too, WorkerPort* port) {
+  // Until here a signal ends the program at once: nothing is running yet.
+  const StopSignals& signals = catch_stop_signals();
+  static_cast<void>(write_out(fmt::format("deepinfer serves {} on {}{}\n", server.host().facts().model, server.url(), too)));
+  if (!is_loopback(settings.address) && settings.keys.empty())
+    print_note("whoever can reach this machine may use the server; --keys FILE asks for keys");
+  while (signals.count() == 0) signals.wait_ms(1000);
+  print_note(fmt::format("stopping: answers may finish within {} s; a second signal leaves now", settings.drain_timeout));
+  if (port) port->drain();
+  server.drain();
+  const auto is_busy = [&] { return !server.is_drained() || (port && port->num_running() > 0); };
+  for (int64_t left_ms = static_cast<int64_t>(settings.drain_timeout * 1000.0F); left_ms > 0 && signals.count() < 2 && is_busy();
+       left_ms -= 20)
+    signals.wait_ms(20);
+  // What a worker is at, decoding pictures say, is not waited for.
+  if (signals.count() >= 2) ::alarm(1);
+  if (port) port->withdraw();
+  server.stop();
+}
+
+}  // namespace deepinfer

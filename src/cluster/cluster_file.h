@@ -1,0 +1,28 @@
+// cluster/cluster_file.h - the description of a cluster on one machine, as `deepinfer up` reads it.
+//
+// Tables [router] and [worker]; their keys are flags of `deepinfer route` and `deepinfer serve`, and `count` says how many
+// workers there are. Whether a flag exists is for the command to say. Threads: pure.
+//
+//   DI_TRY(const ClusterFile cluster, parse_cluster_file(text, "local.toml"));
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace deepinfer {
+
+struct ClusterFile {
+  std::vector<std::string> router;  // as words of a command line
+  std::vector<std::string> worker;
+  int32_t num_workers = 1;
+};
+
+inline constexpr int32_t kMaxLocalWorkers = 64;
+
+// Errors name file and line.
+Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view name);
+
+}  // namespace deepinfer

@@ -1,0 +1,154 @@
+#include "cluster/fleet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace deepinfer {
+namespace {
+
+// A load is told ten times a second.
+constexpr int64_t kStaleUs = 2'000'000, kSilentUs = 5'000'000;
+// Newer measurements count for a quarter.
+constexpr double kNewer = 0.25;
+constexpr double kUnmeasuredUs = 100;
+
+}  // namespace
+
+Fleet::Fleet(RoutingPolicy policy, int32_t workers, int64_t stall_us)
+    : policy_(policy),
+      stall_us_(stall_us),
+      workers_(static_cast<size_t>(workers)),
+      index_(workers),
+      views_(workers_.size()),
+      held_(workers_.size()) {}
+
+Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
+  if (hello.protocol != kClusterProtocol) {
+    return unsupported(
+        fmt::format("it speaks protocol {}, this router {}: run the same build", hello.protocol, kClusterProtocol));
+  }
+  if (facts_.model.empty()) facts_ = hello.facts;
+  const ServiceFacts& other = hello.facts;
+  if (other.fingerprint != facts_.fingerprint || other.context != facts_.context || other.page_tokens != facts_.page_tokens) {
+    return unsupported(fmt::format("it serves {} ({}, context {}), the others {} ({}, context {})", other.model,
+                                   other.fingerprint, other.context, facts_.model, facts_.fingerprint, facts_.context));
+  }
+  // Answers that fit one worker only would not survive it.
+  facts_.pages = std::min(facts_.pages, other.pages);
+  index_.clear(worker);
+  Worker& w = at(worker);
+  w = {.known = true, .heard_us = now_us, .us_per_token = w.us_per_token, .why_lost = ""};
+  return {};
+}
+
+void Fleet::hear(int32_t worker, const LoadMessage& load, int64_t now_us) {
+  Worker& w = at(worker);
+  if (!w.known) return;
+  const int64_t rows = load.prefill_rows - w.load.prefill_rows, us = load.prefill_us - w.load.prefill_us;
+  if (rows > 0 && us > 0) {
+    const double measured = static_cast<double>(us) / static_cast<double>(rows);
+    w.us_per_token = w.us_per_token == 0 ? measured : w.us_per_token + kNewer * (measured - w.us_per_token);
+  }
+  w.load = load;
+  w.heard_us = now_us;
+}
+
+Status Fleet::hear(int32_t worker, const BlocksMessage& blocks) {
+  Worker& w = at(worker);
+  if (!w.known) return {};
+  if (blocks.sequence != w.next_blocks) {
+    return corrupt(fmt::format("its page events jump from {} to {}", w.next_blocks, blocks.sequence));
+  }
+  ++w.next_blocks;
+  index_.add(worker, blocks.stored);
+  index_.remove(worker, blocks.removed);
+  return {};
+}
+
+void Fleet::lose(int32_t worker, std::string why) {
+  Worker& w = at(worker);
+  if (w.known) index_.clear(worker);
+  w = {.us_per_token = w.us_per_token, .why_lost = std::move(why)};
+}
+
+std::string Fleet::trouble(int32_t worker, int64_t now_us) const {
+  const Worker& w = at(worker);
+  if (!w.known) return w.why_lost;
+  if (now_us - w.heard_us > kStaleUs) return fmt::format("silent for {:.1f} s", static_cast<double>(now_us - w.heard_us) / 1e6);
+  if (!w.load.ready) return w.load.reason.empty() ? "not ready" : w.load.reason;
+  return "";
+}
+
+bool Fleet::hangs(int32_t worker, int64_t now_us) const {
+  const Worker& w = at(worker);
+  return w.known && (now_us - w.heard_us > kSilentUs || w.load.step_age_us > stall_us_);
+}
+
+bool Fleet::any_ready(int64_t now_us) const {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (trouble(static_cast<int32_t>(i), now_us).empty()) return true;
+  }
+  return false;
+}
+
+double Fleet::mean_us_per_token() const {
+  double sum = 0, count = 0;
+  for (const Worker& worker : workers_) {
+    if (worker.us_per_token > 0) sum += worker.us_per_token, count += 1;
+  }
+  return count > 0 ? sum / count : kUnmeasuredUs;
+}
+
+Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided,
+                       int64_t now_us) {
+  index_.match(keys, held_);
+  const double unmeasured = mean_us_per_token();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& w = workers_[i];
+    const auto worker = static_cast<int32_t>(i);
+    const bool is_avoided = std::find(avoided.begin(), avoided.end(), worker) != avoided.end();
+    views_[i] = {.ready = !is_avoided && !is_full(w) && trouble(worker, now_us).empty(),
+                 .hit_tokens = std::min(int64_t{held_[i]} * facts_.page_tokens, prompt.tokens - 1),
+                 .queued_tokens = w.queued_tokens,
+                 .active_requests = std::max(w.inside, w.load.running + w.load.waiting),
+                 .held_tokens = int64_t{w.load.pages - w.load.free_pages - w.load.cached_pages} * facts_.page_tokens,
+                 .capacity_tokens = int64_t{w.load.pages} * facts_.page_tokens,
+                 .us_per_token = w.us_per_token > 0 ? w.us_per_token : unmeasured};
+  }
+  PromptView numbered = prompt;
+  numbered.number = placements_++;
+  return place_prefill(policy_, numbered, views_);
+}
+
+Error Fleet::why_none(int64_t now_us) const {
+  std::string reasons;
+  bool full = false;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const std::string why = trouble(static_cast<int32_t>(i), now_us);
+    if (why.empty()) full |= is_full(workers_[i]);
+    if (!why.empty()) reasons += fmt::format("{}worker {}: {}", reasons.empty() ? "" : "; ", i + 1, why);
+  }
+  if (full) return exhausted("every worker that is ready has a full queue: try again later");
+  return {ErrorCode::kUnavailable, "no worker is ready: " + reasons};
+}
+
+void Fleet::note_placed(const Placement& placed, std::span<const PageKey> keys) {
+  Worker& w = at(placed.worker);
+  ++w.inside;
+  w.queued_tokens += placed.computed_tokens;
+  index_.promise(placed.worker, keys);
+}
+
+void Fleet::note_computed(const Placement& placed, std::span<const PageKey> keys) {
+  Worker& w = at(placed.worker);
+  w.queued_tokens = std::max<int64_t>(0, w.queued_tokens - placed.computed_tokens);
+  index_.withdraw(placed.worker, keys);
+}
+
+void Fleet::note_end(int32_t worker) {
+  Worker& w = at(worker);
+  w.inside = std::max(0, w.inside - 1);
+}
+
+}  // namespace deepinfer

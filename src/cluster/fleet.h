@@ -1,0 +1,78 @@
+// cluster/fleet.h - what a router knows of its workers, and the choice among them.
+//
+// Fed by messages and the clock, it answers which worker takes a prompt; it sends nothing. A worker is a choice while its link is
+// open, its facts are those of the fleet, its last load is young and says ready, its steps end, and it has room. Promise: the
+// same calls give the same choices. Threads: one at a time.
+//
+//   Fleet fleet(RoutingPolicy::kDefault, 8, 30'000'000);
+//   fleet.hear(0, hello, now_us);  fleet.hear(0, load, now_us);
+//   const Placement placed = fleet.place({.tokens = ids.size(), .hash = number}, keys, avoided, now_us);
+//   fleet.note_placed(placed, keys);   ...   fleet.note_computed(placed, keys); fleet.note_end(worker);
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/wire.h"
+#include "kvcache/fleet_index.h"
+#include "policy/routing.h"
+
+namespace deepinfer {
+
+class Fleet {
+ public:
+  // `stall_us`: the longest step of a worker that does not hang.
+  Fleet(RoutingPolicy policy, int32_t workers, int64_t stall_us);
+
+  // Error: it serves something else than the others, which is told once.
+  Status hear(int32_t worker, const HelloMessage& hello, int64_t now_us);
+  void hear(int32_t worker, const LoadMessage& load, int64_t now_us);
+  // Error: messages are missing; the link has to begin anew.
+  Status hear(int32_t worker, const BlocksMessage& blocks);
+  void lose(int32_t worker, std::string why);
+
+  // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why.
+  Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us);
+  Error why_none(int64_t now_us) const;
+  void note_placed(const Placement& placed, std::span<const PageKey> keys);
+  // What note_placed() added has been computed, or never will be; what the worker keeps of it is told by its events.
+  void note_computed(const Placement& placed, std::span<const PageKey> keys);
+  void note_end(int32_t worker);
+
+  // Its steps do not end, or it says nothing: what runs there has to go on elsewhere.
+  bool hangs(int32_t worker, int64_t now_us) const;
+  // "" = it is a choice.
+  std::string trouble(int32_t worker, int64_t now_us) const;
+  bool any_ready(int64_t now_us) const;
+  // Of the first worker that said hello, kept for good; model "" before.
+  const ServiceFacts& facts() const { return facts_; }
+
+ private:
+  struct Worker {
+    bool known = false;
+    LoadMessage load;
+    int64_t heard_us = 0;
+    int32_t inside = 0;         // requests of this router
+    int64_t queued_tokens = 0;  // of those, still to be computed before their first token
+    double us_per_token = 0;    // 0: not measured yet
+    uint64_t next_blocks = 0;
+    std::string why_lost = "not connected yet";
+  };
+  Worker& at(int32_t worker) { return workers_[static_cast<size_t>(worker)]; }
+  const Worker& at(int32_t worker) const { return workers_[static_cast<size_t>(worker)]; }
+  bool is_full(const Worker& worker) const { return worker.inside >= facts_.max_batch + facts_.queue_limit; }
+  double mean_us_per_token() const;
+
+  const RoutingPolicy policy_;
+  const int64_t stall_us_;
+  ServiceFacts facts_;
+  std::vector<Worker> workers_;
+  FleetIndex index_;
+  std::vector<PrefillView> views_;
+  std::vector<int32_t> held_;
+  uint64_t placements_ = 0;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,45 @@
+// cluster/flight.h - one request on its way through a router: what the client has of it, and where it is now.
+//
+// Threads: plain data; the router guards it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/token_service.h"
+#include "kvcache/page_key.h"
+#include "policy/routing.h"
+
+namespace deepinfer {
+
+// One request from its acceptance to its final event.
+struct Flight {
+  RequestId id = 0;
+  Request request;  // with `answered`: what the client has
+  EventHandler handler;
+  std::vector<PageKey> keys;  // of its prompt
+  int64_t limit = 0;          // tokens of the whole answer
+  int64_t accepted_us = 0;
+  Placement placed;              // worker < 0: it waits for one
+  uint64_t number = 0;           // of this placement, on its link
+  bool computing = false;        // the placement's work is still counted
+  std::vector<int32_t> avoided;  // workers that refused it or were lost, since it last moved
+  int32_t moves = 0;
+  int64_t waits_since_us = 0;
+  int64_t cut = -1;  // finish(): tokens that count, -1 = none was said
+  bool cancelled = false;
+  Usage usage;  // of the first placement
+};
+
+// Its last event if that needs no worker: it was cancelled, cut, is as long as it may be or too late, or has moved more than
+// `max_moves` times, the last time because of `why`.
+std::optional<Event> end_without_worker(const Flight& flight, int64_t now_us, int32_t max_moves, const std::string& why);
+// A final event by the router's own word; its tokens are those the client has.
+Event final_event(const Flight& flight, FinishReason reason, std::string error);
+// An event of a worker as the client is to see it: cached tokens are those of the first placement. False: it is no event that can
+// come next. REQUIRES: of the flight's present placement.
+bool follow(Flight& flight, Event& event);
+
+}  // namespace deepinfer

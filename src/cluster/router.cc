@@ -1,0 +1,454 @@
+#include "cluster/router.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "cluster/fleet.h"
+#include "cluster/flight.h"
+#include "cluster/pending_pictures.h"
+#include "engine/validate.h"
+#include "net/frame_hub.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kTickUs = 100'000, kReconnectUs = 300'000, kEncodeUs = 60'000'000;
+constexpr int32_t kNoWorker = -1;
+
+using FlightPtr = std::shared_ptr<Flight>;
+
+class HubRouter final : public Router {
+ public:
+  explicit HubRouter(RouterOptions options)
+      : options_(std::move(options)),
+        fleet_(options_.policy, static_cast<int32_t>(options_.workers.size()), options_.stall_us),
+        links_(options_.workers.size()) {}
+
+  ~HubRouter() override {
+    // On the hub's thread, where handlers run.
+    std::promise<void> ended;
+    hub_->post([&] {
+      closing_ = true;
+      end_all("the router was stopped");
+      ended.set_value();
+    });
+    ended.get_future().wait();
+  }
+
+  Status start() {
+    DI_TRY(hub_, FrameHub::open({.secret = options_.secret},
+                                {.opened = [](LinkId) {},
+                                 .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
+                                 .closed = [this](LinkId link, const Error& why) { lose(link, why); },
+                                 .settled = options_.settled}));
+    hub_->post([this] {
+      for (size_t i = 0; i < links_.size(); ++i) connect(static_cast<int32_t>(i));
+    });
+    tick_later();
+    return {};
+  }
+
+  Result<ServiceFacts> wait_for_facts(int64_t us) override {
+    std::unique_lock lock(mutex_);
+    if (facts_known_.wait_for(lock, std::chrono::microseconds(us), [&] { return !fleet_.facts().model.empty(); }))
+      return fleet_.facts();
+    return fleet_.why_none(clock_.now_us());
+  }
+
+  Status health() const override {
+    const std::lock_guard lock(mutex_);
+    if (fleet_.any_ready(clock_.now_us())) return {};
+    return fleet_.why_none(clock_.now_us());
+  }
+
+  RouterStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    RouterStats out{.moved = moved_, .inside = static_cast<int64_t>(flights_.size())};
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const WorkerAddress& at = options_.workers[i];
+      out.workers.push_back({fmt::format("{}:{}", at.host, at.port), fleet_.trouble(static_cast<int32_t>(i), clock_.now_us()), 0,
+                             links_[i].placed});
+    }
+    for (const auto& [id, flight] : flights_) {
+      if (flight->placed.worker < 0) {
+        ++out.waiting;
+      } else {
+        ++out.workers[static_cast<size_t>(flight->placed.worker)].inside;
+      }
+    }
+    return out;
+  }
+
+  Result<RequestId> submit(Request request, EventHandler handler) override {
+    auto flight = std::make_shared<Flight>();
+    ServiceFacts facts;
+    {
+      const std::lock_guard lock(mutex_);
+      facts = fleet_.facts();
+    }
+    DI_CHECK_OK(prepare(facts, std::move(request), *flight));
+    flight->handler = std::move(handler);
+    flight->accepted_us = clock_.now_us();
+    const std::lock_guard lock(mutex_);
+    flight->id = ++last_id_;
+    if (!place(flight)) return fleet_.why_none(clock_.now_us());
+    flights_[flight->id] = flight;
+    return flight->id;
+  }
+
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = flights_.find(id);
+    if (found == flights_.end()) return;
+    found->second->cancelled = true;
+    if (found->second->placed.worker >= 0) {
+      send(*found->second, CancelMessage{found->second->number});
+    } else {
+      hub_->post([this] { retry_waiting(); });
+    }
+  }
+
+  void finish(RequestId id, int64_t last_index) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = flights_.find(id);
+    if (found == flights_.end()) return;
+    Flight& flight = *found->second;
+    const int64_t cut = std::max<int64_t>(0, last_index + 1);
+    flight.cut = flight.cut < 0 ? cut : std::min(flight.cut, cut);
+    if (flight.placed.worker >= 0) {
+      send(flight, FinishMessage{flight.number, last_index});
+    } else {
+      hub_->post([this] { retry_waiting(); });
+    }
+  }
+
+  Result<std::vector<uint16_t>> encode(const PreparedImage& image) override {
+    EncodeMessage message{.width = image.pixels->width,
+                          .height = image.pixels->height,
+                          .tokens = image.tokens,
+                          .content_hash = image.content_hash,
+                          .pixels = image.pixels->pixels};
+    std::future<PictureRows> rows;
+    {
+      const std::lock_guard lock(mutex_);
+      const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = ++next_number_}, {}, {}, clock_.now_us());
+      if (placed.worker < 0) return fleet_.why_none(clock_.now_us());
+      message.number = next_number_;
+      rows = pictures_.add(message.number, placed.worker);
+      hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
+    }
+    if (rows.wait_for(std::chrono::microseconds(kEncodeUs)) == std::future_status::ready) return rows.get();
+    const std::lock_guard lock(mutex_);
+    pictures_.forget(message.number);
+    return Error{ErrorCode::kUnavailable, "no worker has encoded the picture in time: try again later"};
+  }
+
+ private:
+  struct WorkerLink {
+    LinkId id = 0;  // 0 = none
+    int64_t placed = 0;
+  };
+
+  // What a worker would refuse is refused here, before anything is sent.
+  static Status prepare(const ServiceFacts& facts, Request request, Flight& flight) {
+    if (facts.model.empty()) return Error{ErrorCode::kUnavailable, "no worker has answered yet"};
+    DI_CHECK_OK(validate_request(request, facts.shape, facts.context));
+    const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    DI_TRY(flight.limit, answer_limit(prompt_tokens, request.max_tokens, facts.context, facts.pages, facts.page_tokens));
+    if (request.constraint.grammar && request.constraint.source.empty())
+      return unsupported("a constraint without its source cannot be sent to a worker");
+    // A continuation elsewhere draws the same tokens only with a seed that is known, and the same limit.
+    if (!request.sampling.seed) {
+      uint64_t seed = 0;
+      if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed: set one in the request");
+      request.sampling.seed = seed >> 1;
+    }
+    request.max_tokens = static_cast<int32_t>(flight.limit);
+    if (request.original_prompt_tokens == 0) request.original_prompt_tokens = prompt_tokens;
+    const PageKey root = root_key(facts.pages_fingerprint, facts.bounded_pages, request.tenant);
+    extend_page_keys(root, request.prompt, request.images, facts.page_tokens, flight.keys);
+    flight.request = std::move(request);
+    return {};
+  }
+
+  // The rest holds mutex_, unless it says that it calls handlers.
+
+  template <class M>
+  void send(const Flight& flight, const M& message) {
+    hub_->send(links_[static_cast<size_t>(flight.placed.worker)].id, M::kType, write_message(message));
+  }
+
+  bool place(const FlightPtr& flight) {
+    const int64_t now_us = clock_.now_us();
+    const int64_t tokens = static_cast<int64_t>(flight->request.prompt.size() + flight->request.answered.size());
+    flight->placed = fleet_.place({.tokens = tokens, .hash = flight->id, .session = tenant_hash(*flight)}, flight->keys,
+                                  flight->avoided, now_us);
+    if (flight->placed.worker < 0) return false;
+    fleet_.note_placed(flight->placed, flight->keys);
+    ++links_[static_cast<size_t>(flight->placed.worker)].placed;
+    flight->computing = true;
+    flight->number = ++next_number_;
+    numbers_[flight->number] = flight;
+    SubmitMessage message{flight->number, flight->request};
+    if (message.request.deadline_us > 0) message.request.deadline_us = std::max<int64_t>(1, message.request.deadline_us - now_us);
+    send(*flight, message);
+    if (flight->cancelled) send(*flight, CancelMessage{flight->number});
+    if (flight->cut >= 0) send(*flight, FinishMessage{flight->number, flight->cut - 1});
+    return true;
+  }
+
+  static uint64_t tenant_hash(const Flight& flight) {
+    return flight.keys.empty() ? flight.id : flight.keys[std::min<size_t>(flight.keys.size() - 1, 8)].low;
+  }
+
+  // The placement is over, whatever comes next.
+  void leave(Flight& flight) {
+    if (flight.placed.worker < 0) return;
+    if (std::exchange(flight.computing, false)) fleet_.note_computed(flight.placed, flight.keys);
+    fleet_.note_end(flight.placed.worker);
+    numbers_.erase(flight.number);
+    flight.placed = {};
+  }
+
+  // Its worker is gone or refused it: what is left of it goes elsewhere. Calls handlers.
+  void move(const FlightPtr& flight, const std::string& why, int32_t avoid) {
+    std::optional<Event> end;
+    {
+      const std::lock_guard lock(mutex_);
+      leave(*flight);
+      flight->avoided.push_back(avoid);
+      ++flight->moves;
+      ++moved_;
+      flight->waits_since_us = clock_.now_us();
+      end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, why);
+      if (!end && !place(flight)) return;  // a tick tries again
+    }
+    if (end) deliver(flight, std::move(*end));
+  }
+
+  // Calls the handler.
+  void deliver(const FlightPtr& flight, Event event) {
+    event.request = flight->id;
+    if (event.finish != FinishReason::kNone) {
+      const std::lock_guard lock(mutex_);
+      leave(*flight);
+      flights_.erase(flight->id);
+    }
+    flight->handler(event);
+  }
+
+  // From the hub.
+
+  void connect(int32_t worker) {
+    const WorkerAddress& address = options_.workers[static_cast<size_t>(worker)];
+    const LinkId link = hub_->connect(address.host, address.port);
+    const std::lock_guard lock(mutex_);
+    links_[static_cast<size_t>(worker)].id = link;
+    by_link_[link] = worker;
+  }
+
+  int32_t worker_of(LinkId link) const {
+    const auto found = by_link_.find(link);
+    return found == by_link_.end() ? kNoWorker : found->second;
+  }
+
+  void lose(LinkId link, const Error& why) {
+    std::vector<FlightPtr> moving;
+    int32_t worker = kNoWorker;
+    {
+      const std::lock_guard lock(mutex_);
+      worker = worker_of(link);
+      if (worker < 0) return;
+      by_link_.erase(link);
+      links_[static_cast<size_t>(worker)].id = 0;
+      fleet_.lose(worker, why.message);
+      for (const auto& [id, flight] : flights_) {
+        if (flight->placed.worker == worker) moving.push_back(flight);
+      }
+      pictures_.lose(worker);
+    }
+    if (closing_) return;
+    std::sort(moving.begin(), moving.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+    for (const FlightPtr& flight : moving) move(flight, why.message, worker);
+    hub_->after(kReconnectUs, [this, worker] {
+      if (!closing_) connect(worker);
+    });
+  }
+
+  void take(LinkId link, uint8_t type, std::string_view bytes) {
+    const Status understood = dispatch(link, type, bytes);
+    if (understood) return;
+    hub_->close(link, understood.error());
+  }
+
+  Status dispatch(LinkId link, uint8_t type, std::string_view bytes) {
+    switch (type) {
+      case EventMessage::kType: {
+        DI_TRY(EventMessage message, read_message<EventMessage>(bytes));
+        return take_event(link, std::move(message));
+      }
+      case RefusedMessage::kType: {
+        DI_TRY(const RefusedMessage message, read_message<RefusedMessage>(bytes));
+        take_refusal(message);
+        return {};
+      }
+      case EncodedMessage::kType: {
+        DI_TRY(EncodedMessage message, read_message<EncodedMessage>(bytes));
+        give_rows(message.number, std::move(message.embeddings));
+        return {};
+      }
+      default: break;
+    }
+    const std::lock_guard lock(mutex_);
+    const int32_t worker = worker_of(link);
+    if (worker < 0) return {};
+    if (type == HelloMessage::kType) {
+      DI_TRY(const HelloMessage message, read_message<HelloMessage>(bytes));
+      DI_CHECK_OK(fleet_.hear(worker, message, clock_.now_us()));
+      facts_known_.notify_all();
+      return {};
+    }
+    if (type == LoadMessage::kType) {
+      DI_TRY(const LoadMessage message, read_message<LoadMessage>(bytes));
+      fleet_.hear(worker, message, clock_.now_us());
+      return {};
+    }
+    if (type == BlocksMessage::kType) {
+      DI_TRY(const BlocksMessage message, read_message<BlocksMessage>(bytes));
+      return fleet_.hear(worker, message);
+    }
+    return corrupt(fmt::format("a message of unknown type {}", type));
+  }
+
+  FlightPtr flight_of(uint64_t number) const {
+    const auto found = numbers_.find(number);
+    return found == numbers_.end() ? nullptr : found->second;
+  }
+
+  // Of an earlier placement: nobody listens any more.
+  Status take_event(LinkId link, EventMessage message) {
+    FlightPtr flight;
+    Event& event = message.event;
+    {
+      const std::lock_guard lock(mutex_);
+      flight = flight_of(message.number);
+      if (!flight || worker_of(link) != flight->placed.worker) return {};
+      const int64_t index = event.index;
+      if (!follow(*flight, event)) {
+        return corrupt(fmt::format("token {} of an answer that has {}", index, flight->request.answered.size()));
+      }
+      if (event.token && std::exchange(flight->computing, false)) fleet_.note_computed(flight->placed, flight->keys);
+    }
+    deliver(flight, std::move(event));
+    return {};
+  }
+
+  // A full queue or a worker that is going; what is wrong with the request itself was found in submit().
+  void take_refusal(const RefusedMessage& message) {
+    FlightPtr flight;
+    {
+      const std::lock_guard lock(mutex_);
+      flight = flight_of(message.number);
+    }
+    if (!flight) return give_rows(message.number, Error{message.code, message.message});
+    const bool elsewhere = message.code == ErrorCode::kExhausted || message.code == ErrorCode::kUnavailable;
+    if (elsewhere) return move(flight, message.message, flight->placed.worker);
+    deliver(flight, final_event(*flight, FinishReason::kError, message.message));
+  }
+
+  void give_rows(uint64_t number, PictureRows rows) {
+    const std::lock_guard lock(mutex_);
+    pictures_.give(number, std::move(rows));
+  }
+
+  void tick_later() {
+    hub_->after(kTickUs, [this] {
+      if (closing_) return;
+      leave_hung();
+      retry_waiting();
+      tick_later();
+    });
+  }
+
+  void leave_hung() {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const auto worker = static_cast<int32_t>(i);
+      if (links_[i].id != 0 && fleet_.hangs(worker, clock_.now_us()))
+        hub_->close(links_[i].id, {ErrorCode::kUnavailable, "it hung: silent, or a step that did not end"});
+    }
+  }
+
+  // Calls handlers.
+  void retry_waiting() {
+    std::vector<std::pair<FlightPtr, Event>> over;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, flight] : flights_) {
+        if (flight->placed.worker >= 0) continue;
+        const bool impatient = clock_.now_us() - flight->waits_since_us > options_.patience_us;
+        flight->avoided.clear();  // whoever was avoided is better than nobody
+        if (auto end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, "")) {
+          over.emplace_back(flight, std::move(*end));
+        } else if (!place(flight) && impatient) {
+          over.emplace_back(flight, final_event(*flight, FinishReason::kError, fleet_.why_none(clock_.now_us()).message));
+        }
+      }
+    }
+    for (auto& [flight, event] : over) deliver(flight, std::move(event));
+    if (!over.empty() && options_.settled) options_.settled();
+  }
+
+  // Calls handlers.
+  void end_all(const std::string& why) {
+    std::vector<FlightPtr> left;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, flight] : flights_) left.push_back(flight);
+      for (size_t i = 0; i < links_.size(); ++i) pictures_.lose(static_cast<int32_t>(i));
+    }
+    for (const FlightPtr& flight : left) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (flight->placed.worker >= 0) send(*flight, CancelMessage{flight->number});
+      }
+      deliver(flight, final_event(*flight, FinishReason::kCancelled, why));
+    }
+    if (options_.settled) options_.settled();
+  }
+
+  const RouterOptions options_;
+  const SteadyClock clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable facts_known_;
+  Fleet fleet_;
+  std::vector<WorkerLink> links_;
+  std::unordered_map<LinkId, int32_t> by_link_;
+  std::map<RequestId, FlightPtr> flights_;
+  std::unordered_map<uint64_t, FlightPtr> numbers_;  // by placement
+  PendingPictures pictures_;
+  RequestId last_id_ = 0;
+  uint64_t next_number_ = 0;
+  int64_t moved_ = 0;
+  bool closing_ = false;  // the hub's thread only
+  std::unique_ptr<FrameHub> hub_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Router>> Router::open(RouterOptions options) {
+  if (options.workers.empty()) return invalid_argument("a router needs at least one worker: --workers HOST:PORT,...");
+  auto router = std::make_unique<HubRouter>(std::move(options));
+  DI_CHECK_OK(router->start());
+  return std::unique_ptr<Router>(std::move(router));
+}
+
+}  // namespace deepinfer

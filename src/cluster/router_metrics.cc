@@ -1,0 +1,40 @@
+#include <fmt/format.h>
+
+#include "cluster/router.h"
+
+namespace deepinfer {
+namespace {
+
+void head(std::string& out, const char* name, const char* type, const char* help) {
+  out += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+}
+
+template <class F>
+void per_worker(std::string& out, const RouterStats& stats, const char* name, const char* type, const char* help, F value) {
+  head(out, name, type, help);
+  for (const auto& worker : stats.workers) out += fmt::format("{}{{worker=\"{}\"}} {}\n", name, worker.address, value(worker));
+}
+
+void one(std::string& out, const char* name, const char* type, const char* help, int64_t value) {
+  head(out, name, type, help);
+  out += fmt::format("{} {}\n", name, value);
+}
+
+}  // namespace
+
+std::string metrics_text(const RouterStats& stats) {
+  using Worker = RouterStats::Worker;
+  std::string out;
+  per_worker(out, stats, "deepinfer_router_worker_ready", "gauge", "1 = it would get a request now",
+             [](const Worker& worker) { return worker.trouble.empty() ? 1 : 0; });
+  per_worker(out, stats, "deepinfer_router_worker_requests", "gauge", "Requests of this router on it",
+             [](const Worker& worker) { return worker.inside; });
+  per_worker(out, stats, "deepinfer_router_placed_total", "counter", "Placements on it",
+             [](const Worker& worker) { return worker.placed; });
+  one(out, "deepinfer_router_moved_total", "counter", "Requests that went on at another worker", stats.moved);
+  one(out, "deepinfer_router_requests", "gauge", "Accepted requests that have not ended", stats.inside);
+  one(out, "deepinfer_router_waiting", "gauge", "Of those, without a worker now", stats.waiting);
+  return out;
+}
+
+}  // namespace deepinfer

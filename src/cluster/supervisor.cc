@@ -1,0 +1,112 @@
+#include "cluster/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kFirstPauseUs = 500'000, kLongestPauseUs = 10'000'000, kSettledUs = 30'000'000;
+constexpr int kRefusedArguments = 2;
+
+// In the child, between fork and exec: async-signal-safe calls only.
+[[noreturn]] void become(const char* program, char* const* words, bool is_quiet, pid_t parent) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGPIPE}) ::signal(signal, SIG_DFL);
+  // Ctrl-C of the terminal is the supervisor's to hand on.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  if (is_quiet) {
+    if (const int nothing = ::open("/dev/null", O_WRONLY); nothing >= 0) ::dup2(nothing, STDOUT_FILENO);
+  }
+  ::execv(program, words);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(std::string program, std::function<void(const std::string&)> told)
+    : program_(std::move(program)), told_(std::move(told)) {}
+
+Supervisor::~Supervisor() { stop("", 0); }
+
+Status Supervisor::start(ChildSpec spec) {
+  children_.push_back({.spec = std::move(spec)});
+  return spawn(children_.back());
+}
+
+Status Supervisor::spawn(Child& child) {
+  std::vector<char*> words = {const_cast<char*>(program_.c_str())};
+  for (const std::string& word : child.spec.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return io_error(fmt::format("cannot start {}: {}", child.spec.name, std::strerror(errno)));
+  if (pid == 0) become(program_.c_str(), words.data(), child.spec.is_quiet, parent);
+  child.pid = pid;
+  child.started_us = clock_.now_us();
+  return {};
+}
+
+Status Supervisor::note_end(Child& child, int status) {
+  child.pid = 0;
+  const bool refused = WIFEXITED(status) && (WEXITSTATUS(status) == kRefusedArguments || WEXITSTATUS(status) == 127);
+  if (refused)
+    return invalid_argument(fmt::format("{} does not run with its settings; its own message is above", child.spec.name));
+  const bool was_settled = clock_.now_us() - child.started_us > kSettledUs;
+  child.pause_us = was_settled || child.pause_us == 0 ? kFirstPauseUs : std::min(child.pause_us * 2, kLongestPauseUs);
+  child.again_at_us = clock_.now_us() + child.pause_us;
+  const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                                              : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  told_(fmt::format("{} {}; it starts again in {:.1f} s", child.spec.name, how, static_cast<double>(child.pause_us) / 1e6));
+  return {};
+}
+
+Status Supervisor::tend() {
+  for (Child& child : children_) {
+    int status = 0;
+    if (child.pid > 0 && ::waitpid(child.pid, &status, WNOHANG) == child.pid) DI_CHECK_OK(note_end(child, status));
+    if (child.pid == 0 && clock_.now_us() >= child.again_at_us) DI_CHECK_OK(spawn(child));
+  }
+  return {};
+}
+
+void Supervisor::stop(const std::string& prefix, int64_t limit_us) {
+  const int64_t end_us = clock_.now_us() + limit_us;
+  const auto each = [&](auto act) {
+    for (Child& child : children_) {
+      if (child.pid > 0 && child.spec.name.starts_with(prefix)) act(child);
+    }
+  };
+  each([](Child& child) { ::kill(child.pid, SIGTERM); });
+  for (bool any = true; any && clock_.now_us() < end_us;) {
+    any = false;
+    each([&](Child& child) {
+      if (::waitpid(child.pid, nullptr, WNOHANG) == child.pid) {
+        child.pid = 0;
+      } else {
+        any = true;
+      }
+    });
+    if (any) ::usleep(20'000);
+  }
+  each([](Child& child) {
+    ::kill(child.pid, SIGKILL);
+    ::waitpid(child.pid, nullptr, 0);
+    child.pid = 0;
+  });
+  std::erase_if(children_, [&](const Child& child) { return child.spec.name.starts_with(prefix); });
+}
+
+}  // namespace deepinfer

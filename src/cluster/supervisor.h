@@ -1,0 +1,60 @@
+// cluster/supervisor.h - child processes that are kept running.
+//
+// A child that ends is started again after a pause that doubles from half a second to ten; one that refuses its arguments (exit
+// code 2) or cannot be started is an Error, because it never will run. Children get SIGTERM when this process dies, however it
+// dies. Threads: one, the one that made it.
+//
+//   Supervisor children(program);
+//   DI_CHECK_OK(children.start({.name = "worker 1", .words = {"serve", "--worker-port", "8101"}}));
+//   while (!asked_to_stop) { DI_CHECK_OK(children.tend()); wait(); }
+//   children.stop("router", 30'000'000);
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace deepinfer {
+
+struct ChildSpec {
+  std::string name;
+  std::vector<std::string> words;  // behind the program's name
+  bool is_quiet = false;           // its standard output is dropped
+};
+
+class Supervisor {
+ public:
+  // `told` gets a line when a child ends or is started again.
+  Supervisor(std::string program, std::function<void(const std::string&)> told);
+  ~Supervisor();  // SIGKILL to whoever is left
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  Status start(ChildSpec spec);
+  // Looks after all of them; call it some times a second.
+  Status tend();
+  // SIGTERM to children whose name begins so, SIGKILL to those that are still there after `limit_us`.
+  void stop(const std::string& prefix, int64_t limit_us);
+
+ private:
+  struct Child {
+    ChildSpec spec;
+    pid_t pid = 0;  // 0: not running
+    int64_t started_us = 0, again_at_us = 0, pause_us = 0;
+  };
+  Status spawn(Child& child);
+  Status note_end(Child& child, int status);
+
+  const std::string program_;
+  const std::function<void(const std::string&)> told_;
+  const SteadyClock clock_;
+  std::vector<Child> children_;
+};
+
+}  // namespace deepinfer

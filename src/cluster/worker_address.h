@@ -1,0 +1,21 @@
+// cluster/worker_address.h - where a worker listens.
+//
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace deepinfer {
+
+struct WorkerAddress {
+  std::string host;
+  uint16_t port = 0;
+};
+// "host:port,host:port"; [v6]:port too.
+Result<std::vector<WorkerAddress>> parse_worker_addresses(const std::string& text);
+
+}  // namespace deepinfer

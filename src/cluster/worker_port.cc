@@ -1,0 +1,268 @@
+#include "cluster/worker_port.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/workers.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kLoadUs = 100'000;
+
+uint64_t draw_epoch() {
+  uint64_t value = 0;
+  return getentropy(&value, sizeof(value)) == 0 ? value : static_cast<uint64_t>(DateClock().now_us());
+}
+
+class HubWorkerPort final : public WorkerPort {
+ public:
+  explicit HubWorkerPort(const WorkerPortOptions& options) : options_(options) {}
+  ~HubWorkerPort() override { withdraw(); }
+
+  Status start() {
+    DI_TRY(hub_, FrameHub::open(options_.hub,
+                                {.opened = [this](LinkId link) { greet(link); },
+                                 .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
+                                 .closed = [this](LinkId link, const Error&) { forget(link); }}));
+    report_later();
+    return {};
+  }
+
+  uint16_t port() const override { return hub_->port(); }
+
+  void serve(Host& host) override {
+    const std::lock_guard lock(mutex_);
+    host_ = &host;
+    for (auto& [link, router] : routers_) say_hello(link, router);
+  }
+
+  void withdraw() override {
+    std::vector<std::pair<Host*, RequestId>> running;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [link, router] : routers_) {
+        for (const auto& [number, id] : router.running) running.emplace_back(host_, id);
+      }
+      host_ = nullptr;
+    }
+    for (const auto& [host, id] : running) {
+      if (host) host->service().cancel(id);
+    }
+  }
+
+  void note_pages(std::span<const PageChange> changes) override {
+    const std::lock_guard lock(mutex_);
+    BlocksMessage message;
+    for (const PageChange& change : changes) {
+      (change.stored ? message.stored : message.removed).push_back(change.key);
+      if (change.stored) {
+        pages_.insert(change.key);
+      } else {
+        pages_.erase(change.key);
+      }
+    }
+    for (auto& [link, router] : routers_) {
+      if (!router.greeted) continue;
+      message.sequence = router.next_blocks++;
+      hub_->send(link, BlocksMessage::kType, write_message(message));
+    }
+  }
+
+  void drain() override { draining_ = true; }
+
+  size_t num_running() const override {
+    const std::lock_guard lock(mutex_);
+    size_t count = 0;
+    for (const auto& [link, router] : routers_) count += router.running.size();
+    return count;
+  }
+
+ private:
+  struct Router {
+    bool greeted = false;
+    uint64_t next_blocks = 0, next_load = 0;
+    std::map<uint64_t, RequestId> running;  // by its number
+  };
+
+  void greet(LinkId link) {
+    const std::lock_guard lock(mutex_);
+    say_hello(link, routers_[link]);
+  }
+
+  // Once there is somebody to speak for.
+  void say_hello(LinkId link, Router& router) {
+    if (!host_ || std::exchange(router.greeted, true)) return;
+    hub_->send(link, HelloMessage::kType, write_message(HelloMessage{.epoch = epoch_, .facts = host_->facts()}));
+    BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
+    hub_->send(link, BlocksMessage::kType, write_message(all));
+    report(link, router);
+  }
+
+  void report_later() {
+    hub_->after(kLoadUs, [this] {
+      {
+        const std::lock_guard lock(mutex_);
+        for (auto& [link, router] : routers_) {
+          if (router.greeted && host_) report(link, router);
+        }
+      }
+      report_later();
+    });
+  }
+
+  void report(LinkId link, Router& router) {
+    const Engine& engine = std::as_const(*host_).engine();
+    const EngineStats stats = engine.stats();
+    const EngineProgress progress = engine.progress();
+    const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
+    const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
+    const LoadMessage load{.sequence = router.next_load++,
+                           .running = stats.running,
+                           .waiting = stats.waiting,
+                           .pages = stats.pages,
+                           .free_pages = stats.free_pages,
+                           .cached_pages = stats.cached_pages,
+                           .step_age_us = progress.inside > 0 ? progress.since_us : 0,
+                           .prefill_rows = prompts.rows,
+                           .prefill_us = prompts.us,
+                           .ready = static_cast<bool>(ready),
+                           .reason = ready ? "" : ready.error().message};
+    hub_->send(link, LoadMessage::kType, write_message(load));
+  }
+
+  void forget(LinkId link) {
+    std::map<uint64_t, RequestId> left;
+    Host* host = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = routers_.find(link);
+      if (found == routers_.end()) return;
+      left.swap(found->second.running);
+      routers_.erase(found);
+      host = host_;
+    }
+    for (const auto& [number, id] : left) {
+      if (host) host->service().cancel(id);
+    }
+  }
+
+  void take(LinkId link, uint8_t type, std::string_view bytes) {
+    const Status understood = dispatch(link, type, bytes);
+    if (!understood) hub_->close(link, understood.error());
+  }
+
+  Status dispatch(LinkId link, uint8_t type, std::string_view bytes) {
+    switch (type) {
+      case SubmitMessage::kType: {
+        DI_TRY(SubmitMessage message, read_message<SubmitMessage>(bytes));
+        submit(link, std::move(message));
+        return {};
+      }
+      case CancelMessage::kType: {
+        DI_TRY(const CancelMessage message, read_message<CancelMessage>(bytes));
+        if (const auto [host, id] = running(link, message.number); host) host->service().cancel(id);
+        return {};
+      }
+      case FinishMessage::kType: {
+        DI_TRY(const FinishMessage message, read_message<FinishMessage>(bytes));
+        if (const auto [host, id] = running(link, message.number); host) host->service().finish(id, message.last_index);
+        return {};
+      }
+      case EncodeMessage::kType: {
+        DI_TRY(EncodeMessage message, read_message<EncodeMessage>(bytes));
+        return encode(link, std::move(message));
+      }
+      default: return corrupt("no such message");
+    }
+  }
+
+  std::pair<Host*, RequestId> running(LinkId link, uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto router = routers_.find(link);
+    if (router == routers_.end()) return {nullptr, 0};
+    const auto found = router->second.running.find(number);
+    return found == router->second.running.end() ? std::pair<Host*, RequestId>{nullptr, 0} : std::pair{host_, found->second};
+  }
+
+  void submit(LinkId link, SubmitMessage message) {
+    const uint64_t number = message.number;
+    Host* host = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      host = host_;
+    }
+    if (!host || draining_) return refuse(link, number, {ErrorCode::kUnavailable, "the worker is going"});
+    if (message.request.deadline_us > 0) message.request.deadline_us += clock_.now_us();
+    // The engine's thread may tell of the request before submit() is back: events wait for the lock.
+    const std::lock_guard lock(mutex_);
+    const auto id = host->service().submit(std::move(message.request),
+                                           [this, link, number](const Event& event) { tell(link, number, event); });
+    if (!id) return refuse(link, number, id.error());
+    routers_[link].running[number] = *id;
+  }
+
+  Status encode(LinkId link, EncodeMessage message) {
+    const int64_t bytes = int64_t{message.width} * message.height * 3;
+    if (message.width <= 0 || message.height <= 0 || bytes != static_cast<int64_t>(message.pixels.size()))
+      return corrupt("a picture whose pixels do not fit its size");
+    tower_.add([this, link, message = std::move(message)] { encode_now(link, message); });
+    return {};
+  }
+
+  void encode_now(LinkId link, const EncodeMessage& message) {
+    Host* host = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      host = host_;
+    }
+    if (!host) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"});
+    PreparedImage image;
+    image.pixels = std::make_shared<RgbImage>(RgbImage{message.width, message.height, message.pixels});
+    image.tokens = message.tokens;
+    image.content_hash = message.content_hash;
+    auto rows = host->image_encoder().encode_picture(image);
+    if (!rows) return refuse(link, message.number, rows.error());
+    hub_->send(link, EncodedMessage::kType, write_message(EncodedMessage{message.number, *std::move(rows)}));
+  }
+
+  void refuse(LinkId link, uint64_t number, const Error& why) {
+    hub_->send(link, RefusedMessage::kType, write_message(RefusedMessage{number, why.code, why.message}));
+  }
+
+  void tell(LinkId link, uint64_t number, const Event& event) {
+    if (event.finish != FinishReason::kNone) {
+      const std::lock_guard lock(mutex_);
+      if (const auto router = routers_.find(link); router != routers_.end()) router->second.running.erase(number);
+    }
+    hub_->send(link, EventMessage::kType, write_message(EventMessage{number, event}));
+  }
+
+  const WorkerPortOptions options_;
+  const uint64_t epoch_ = draw_epoch();
+  const SteadyClock clock_;
+  mutable std::mutex mutex_;
+  std::atomic<bool> draining_{false};
+  Host* host_ = nullptr;
+  std::unordered_map<LinkId, Router> routers_;
+  std::unordered_set<PageKey, PageKeyHash> pages_;
+  std::unique_ptr<FrameHub> hub_;
+  Workers tower_{1};  // last: its thread goes first, then the hub's
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerPort>> WorkerPort::open(const WorkerPortOptions& options) {
+  auto port = std::make_unique<HubWorkerPort>(options);
+  DI_CHECK_OK(port->start());
+  return std::unique_ptr<WorkerPort>(std::move(port));
+}
+
+}  // namespace deepinfer

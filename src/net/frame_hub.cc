@@ -1,0 +1,324 @@
+#include "net/frame_hub.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+
+#include <atomic>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "net/digest.h"
+
+namespace deepinfer {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Ec = boost::system::error_code;
+
+constexpr std::string_view kMagic = "deepinfer frames 1\n";
+constexpr size_t kNonceBytes = 32, kProofBytes = 64;  // the proof in hexadecimal digits
+constexpr size_t kHeadBytes = 5;                      // u32 length, u8 type
+constexpr size_t kReadBytes = 256 << 10;
+
+std::string random_bytes(size_t count) {
+  std::string out(count, '\0');
+  RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(count));
+  return out;
+}
+
+struct Link {
+  Link(asio::io_context& io, LinkId id, bool calls) : id(id), calls(calls), socket(io), timer(io) {}
+  const LinkId id;
+  const bool calls;  // it was connected from here
+  tcp::socket socket;
+  asio::steady_timer timer;  // of the handshake
+  std::string nonce, received;
+  bool proven = false, closed = false, writing = false;
+  std::vector<char> buffer = std::vector<char>(kReadBytes);
+  size_t begin = 0, end = 0;  // of what has not been understood yet
+  std::string handshake, unsent, in_write;
+};
+using LinkPtr = std::shared_ptr<Link>;
+
+class AsioHub final : public FrameHub {
+ public:
+  AsioHub(const FrameHubOptions& options, FrameHandlers handlers)
+      : options_(options), handlers_(std::move(handlers)), work_(asio::make_work_guard(io_)), acceptor_(io_), resolver_(io_) {}
+
+  ~AsioHub() override {
+    asio::post(io_, [this] {
+      quiet_ = true;
+      io_.stop();
+    });
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status start() {
+    if (!options_.address.empty()) DI_CHECK_OK(listen());
+    thread_ = std::thread([this] { io_.run(); });
+    return {};
+  }
+
+  uint16_t port() const override { return port_; }
+
+  LinkId connect(const std::string& host, uint16_t port) override {
+    const LinkId id = next_id_.fetch_add(1);
+    asio::post(io_, [this, id, host, port] { call(id, host, port); });
+    return id;
+  }
+
+  void send(LinkId link, uint8_t type, std::string_view bytes) override {
+    std::string frame(kHeadBytes, '\0');
+    const uint32_t size = static_cast<uint32_t>(bytes.size());
+    std::memcpy(frame.data(), &size, sizeof(size));
+    frame[4] = static_cast<char>(type);
+    frame.append(bytes);
+    bool wake = false;
+    {
+      const std::lock_guard lock(outbox_mutex_);
+      wake = outbox_.empty();
+      outbox_.emplace_back(link, std::move(frame));
+    }
+    if (wake) asio::post(io_, [this] { empty_outbox(); });
+  }
+
+  void close(LinkId link, Error why) override {
+    asio::post(io_, [this, link, why = std::move(why)] {
+      if (const auto found = links_.find(link); found != links_.end()) drop(found->second, why);
+    });
+  }
+
+  void post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
+
+  void after(int64_t us, std::function<void()> work) override {
+    auto timer = std::make_shared<asio::steady_timer>(io_);
+    asio::post(io_, [timer, us, work = std::move(work)] {
+      timer->expires_after(std::chrono::microseconds(us));
+      timer->async_wait([timer, work](Ec ec) {
+        if (!ec) work();
+      });
+    });
+  }
+
+ private:
+  Status listen() {
+    Ec ec;
+    const auto address = asio::ip::make_address(options_.address, ec);
+    if (ec) return invalid_argument(fmt::format("{}: not an IP address", options_.address));
+    const tcp::endpoint endpoint(address, options_.port);
+    acceptor_.open(endpoint.protocol(), ec);
+    if (!ec) acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
+    if (!ec) acceptor_.bind(endpoint, ec);
+    if (!ec) acceptor_.listen(256, ec);
+    if (ec) return io_error(fmt::format("cannot listen on {}:{}: {}", options_.address, options_.port, ec.message()));
+    port_ = acceptor_.local_endpoint(ec).port();
+    accept_next();
+    return {};
+  }
+
+  void accept_next() {
+    auto link = std::make_shared<Link>(io_, next_id_.fetch_add(1), false);
+    acceptor_.async_accept(link->socket, [this, link](Ec ec) {
+      if (ec == asio::error::operation_aborted) return;
+      if (!ec) begin(link);
+      if (!ec) return accept_next();
+      // Mostly: no file handles left.
+      after(50'000, [this] { accept_next(); });
+    });
+  }
+
+  void call(LinkId id, const std::string& host, uint16_t port) {
+    auto link = std::make_shared<Link>(io_, id, true);
+    links_[id] = link;
+    limit_handshake(link);
+    resolver_.async_resolve(host, std::to_string(port), [this, link, host, port](Ec ec, tcp::resolver::results_type found) {
+      if (link->closed) return;
+      if (ec) return drop(link, {ErrorCode::kUnavailable, fmt::format("{}: {}", host, ec.message())});
+      asio::async_connect(link->socket, found, [this, link, host, port](Ec failed, const tcp::endpoint&) {
+        if (link->closed) return;
+        if (failed) return drop(link, {ErrorCode::kUnavailable, fmt::format("{}:{}: {}", host, port, failed.message())});
+        begin(link);
+      });
+    });
+  }
+
+  void limit_handshake(const LinkPtr& link) {
+    link->timer.expires_after(std::chrono::microseconds(options_.handshake_us));
+    link->timer.async_wait([this, link](Ec ec) {
+      if (!ec && !link->proven) drop(link, {ErrorCode::kUnavailable, "the peer did not prove its secret in time"});
+    });
+  }
+
+  // Both send magic and nonce, then the proof over both nonces; the caller's differs from the other's, so none can be sent back.
+  void begin(const LinkPtr& link) {
+    links_[link->id] = link;
+    if (!link->calls) limit_handshake(link);
+    Ec ignored;
+    link->socket.set_option(tcp::no_delay(true), ignored);
+    link->socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    link->nonce = random_bytes(kNonceBytes);
+    write(link, std::string(kMagic) + link->nonce);
+    read(link, kMagic.size() + kNonceBytes, [this, link] {
+      if (std::string_view(link->received).substr(0, kMagic.size()) != kMagic)
+        return drop(link, {ErrorCode::kCorrupt, "the peer speaks another protocol"});
+      const std::string theirs = link->received.substr(kMagic.size());
+      const std::string& caller = link->calls ? link->nonce : theirs;
+      const std::string& other = link->calls ? theirs : link->nonce;
+      const auto proof = [&](bool of_caller) {
+        return hmac_sha256_hex(options_.secret, (of_caller ? "caller" : "called") + caller + other);
+      };
+      write(link, proof(link->calls));
+      read(link, kProofBytes, [this, link, expected = proof(!link->calls)] {
+        if (CRYPTO_memcmp(link->received.data(), expected.data(), kProofBytes) != 0)
+          return drop(link, {ErrorCode::kPermission, "the peer has another secret"});
+        link->proven = true;
+        link->timer.cancel();
+        handlers_.opened(link->id);
+        flush(link);
+        read_frames(link);
+      });
+    });
+  }
+
+  template <class Then>
+  void read(const LinkPtr& link, size_t bytes, Then then) {
+    link->received.resize(bytes);
+    asio::async_read(link->socket, asio::buffer(link->received), [this, link, then](Ec ec, size_t) {
+      if (link->closed) return;
+      if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
+      then();
+    });
+  }
+
+  void read_frames(const LinkPtr& link) {
+    if (link->begin > 0) {
+      std::memmove(link->buffer.data(), link->buffer.data() + link->begin, link->end - link->begin);
+      link->end -= link->begin;
+      link->begin = 0;
+    }
+    link->socket.async_read_some(asio::buffer(link->buffer.data() + link->end, link->buffer.size() - link->end),
+                                 [this, link](Ec ec, size_t bytes) {
+                                   if (link->closed) return;
+                                   if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
+                                   link->end += bytes;
+                                   if (deliver(link)) read_frames(link);
+                                 });
+  }
+
+  // False: the link is closed.
+  bool deliver(const LinkPtr& link) {
+    bool any = false;
+    while (link->end - link->begin >= kHeadBytes) {
+      const char* head = link->buffer.data() + link->begin;
+      uint32_t size = 0;
+      std::memcpy(&size, head, sizeof(size));
+      if (size > options_.max_frame_bytes) {
+        drop(link, {ErrorCode::kCorrupt, fmt::format("a frame of {} bytes, {} are allowed", size, options_.max_frame_bytes)});
+        return false;
+      }
+      if (link->end - link->begin < kHeadBytes + size) {
+        if (link->buffer.size() < kHeadBytes + size) link->buffer.resize(kHeadBytes + size + kReadBytes);
+        break;
+      }
+      link->begin += kHeadBytes + size;
+      any = true;
+      handlers_.frame(link->id, static_cast<uint8_t>(head[4]), {head + kHeadBytes, size});
+      if (link->closed) break;
+    }
+    if (any && handlers_.settled) handlers_.settled();
+    return !link->closed;
+  }
+
+  void empty_outbox() {
+    {
+      const std::lock_guard lock(outbox_mutex_);
+      outbox_.swap(sending_);
+    }
+    touched_.clear();
+    for (auto& [id, frame] : sending_) {
+      const auto found = links_.find(id);
+      if (found == links_.end()) continue;
+      found->second->unsent += frame;
+      touched_.push_back(found->second);
+    }
+    sending_.clear();
+    for (const LinkPtr& link : touched_) {
+      if (link->unsent.size() > options_.max_unsent_bytes) {
+        drop(link, {ErrorCode::kExhausted, fmt::format("the peer does not read: {} bytes wait for it", link->unsent.size())});
+      } else {
+        flush(link);
+      }
+    }
+    touched_.clear();
+  }
+
+  // Of the handshake, which comes before frames that were sent early.
+  void write(const LinkPtr& link, const std::string& bytes) {
+    link->handshake += bytes;
+    flush(link);
+  }
+
+  void flush(const LinkPtr& link) {
+    std::string& next = !link->handshake.empty() ? link->handshake : link->unsent;
+    if (link->closed || link->writing || next.empty() || (&next == &link->unsent && !link->proven)) return;
+    link->writing = true;
+    link->in_write.clear();
+    link->in_write.swap(next);
+    asio::async_write(link->socket, asio::buffer(link->in_write), [this, link](Ec ec, size_t) {
+      link->writing = false;
+      if (link->closed) return;
+      if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
+      flush(link);
+    });
+  }
+
+  void drop(const LinkPtr& link, const Error& why) {
+    if (std::exchange(link->closed, true)) return;
+    Ec ignored;
+    link->socket.close(ignored);
+    link->timer.cancel();
+    links_.erase(link->id);
+    if (quiet_) return;
+    // Strangers that never got in are nobody's business.
+    if (link->calls || link->proven) handlers_.closed(link->id, why);
+    if (handlers_.settled) handlers_.settled();
+  }
+
+  const FrameHubOptions options_;
+  const FrameHandlers handlers_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  tcp::acceptor acceptor_;
+  tcp::resolver resolver_;
+  uint16_t port_ = 0;
+  std::atomic<LinkId> next_id_{1};
+  std::unordered_map<LinkId, LinkPtr> links_;
+  std::mutex outbox_mutex_;
+  std::vector<std::pair<LinkId, std::string>> outbox_, sending_;
+  std::vector<LinkPtr> touched_;
+  bool quiet_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FrameHub>> FrameHub::open(const FrameHubOptions& options, FrameHandlers handlers) {
+  auto hub = std::make_unique<AsioHub>(options, std::move(handlers));
+  DI_CHECK_OK(hub->start());
+  return std::unique_ptr<FrameHub>(std::move(hub));
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""tests/cluster_test.py PROGRAM [CASE...]: workers behind a router: the bytes of one process, whatever dies.
+Last line `N passed, N failed`."""
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from cases import ROOT, case, main
+from serve_harness import Server, chat_body, eventually, events, path, picture, run, script, slow
+
+MODEL = os.path.join(ROOT, 'models/tiny-v41')
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(('127.0.0.1', 0))
+        return sock.getsockname()[1]
+
+
+def worker(*flags, port=None, model=MODEL):
+    port = port or free_port()
+    server = Server('--worker-port', str(port), *flags, model=model)
+    server.worker_port = port
+    return server
+
+
+@contextlib.contextmanager
+def cluster(count, *flags, model=MODEL, worker_flags=()):
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(worker(*worker_flags, model=model)) for _ in range(count)]
+        addresses = ','.join(f'127.0.0.1:{w.worker_port}' for w in workers)
+        router = stack.enter_context(Server('--workers', addresses, *flags, model=model, command='route'))
+        eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'the router is not ready')
+        yield router, workers
+
+
+def requests_of_all_kinds():
+    """(path, body): what clients ask for, each with a seed."""
+    out = []
+    for i in range(9):
+        body = chat_body(f'What is {i} + {i * 3}? Say why.', seed=i, max_tokens=24)
+        out.append(('/v1/chat/completions', body | [{'temperature': 0}, {'temperature': 0.9}, {'top_p': 0.8}, {'n': 2}, {'logprobs': True, 'top_logprobs': 3},
+                                                    {'stop': ['a']}, {'presence_penalty': 0.5}, {'thinking': {'type': 'enabled'}}, {'logit_bias': {'300': 5}}][i]))
+    out.append(('/v1/completions', {'model': 'test', 'prompt': 'The fox', 'max_tokens': 16, 'seed': 3}))
+    out.append(('/v1/messages', {'model': 'test', 'max_tokens': 20, 'messages': [{'role': 'user', 'content': 'Tell me of a lamp.'}], 'temperature': 0}))
+    out.append(('/v1/responses', {'model': 'test', 'input': 'Tell me of a train.', 'max_output_tokens': 20, 'temperature': 0}))
+    out.append(('/v1/chat/completions', chat_body([{'type': 'text', 'text': 'What colour?'}, {
+        'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(picture()).decode()}}], seed=4, max_tokens=12)))
+    long = ' '.join(f'Number {i} is followed by number {i + 1}.' for i in range(120))
+    out += [('/v1/chat/completions', chat_body(long + f' What follows {i}?', seed=i, max_tokens=12)) for i in range(3)]
+    return out
+
+
+def words_of(answer):
+    """What a client reads, without ids and times."""
+    answer = json.loads(json.dumps(answer))
+    for name in ('id', 'created', 'created_at', 'completed_at', 'system_fingerprint'):
+        answer.pop(name, None)
+    answer['usage'] = {k: v for k, v in answer['usage'].items() if k in ('prompt_tokens', 'completion_tokens', 'input_tokens', 'output_tokens')}
+    for item in answer.get('output', []) + (answer.get('content') or []):
+        item.pop('id', None)
+        item.pop('signature', None)
+        item.pop('encrypted_content', None)
+    return answer
+
+
+def in_parallel(calls):
+    results = [None] * len(calls)
+
+    def one(i):
+        results[i] = calls[i]()
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def story_of(server, seed, tokens=160, timeout=120):
+    """A streamed answer as its text and finish reason."""
+    body = chat_body(f'Tell a long story about {seed} foxes.', seed=seed, temperature=1.0, max_tokens=tokens, stream=True)
+    status, _, data = server.ask('POST', '/v1/chat/completions', body, timeout=timeout)
+    assert status == 200, data
+    pieces = [choice for event in events(data) for choice in event.get('choices', [])]
+    assert 'error' not in data.decode(), data[-500:]
+    finishes = [piece['finish_reason'] for piece in pieces if piece.get('finish_reason')]
+    assert len(finishes) == 1, finishes
+    return ''.join(piece['delta'].get('content') or '' for piece in pieces), finishes[0]
+
+
+@case
+def answers_are_those_of_one_process():
+    wanted = requests_of_all_kinds()
+    with Server(model=MODEL) as alone:
+        expected = [words_of(alone.json('POST', where, body, timeout=60)) for where, body in wanted]
+    with cluster(3) as (router, _):
+        got = in_parallel([lambda where=where, body=body: words_of(router.json('POST', where, body, timeout=60)) for where, body in wanted])
+    for (where, body), mine, one in zip(wanted, got, expected):
+        assert mine == one, (where, body, mine, one)
+
+
+@case
+def a_killed_worker_costs_no_byte():
+    seeds = range(9)
+    with Server(model=MODEL) as alone:
+        expected = [story_of(alone, seed) for seed in seeds]
+    with cluster(3) as (router, workers):
+        killing = threading.Timer(0.25, lambda: workers[1].process.send_signal(signal.SIGKILL))
+        killing.start()
+        got = in_parallel([lambda seed=seed: story_of(router, seed) for seed in seeds])
+        killing.join()
+        assert router.metric('deepinfer_router_moved_total') > 0
+        assert got == expected, [(i, a, b) for i, (a, b) in enumerate(zip(got, expected)) if a != b]
+        # Those that are left take everything.
+        assert [story_of(router, seed, 20) for seed in range(3)] == [story_of(workers[0], seed, 20) for seed in range(3)]
+
+
+@case
+def kills_in_a_row_cost_no_byte():
+    seeds = range(8)
+    with Server(model=MODEL) as alone:
+        expected = [story_of(alone, seed, 400) for seed in seeds]
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(worker()) for _ in range(2)]
+        addresses = ','.join(f'127.0.0.1:{w.worker_port}' for w in workers)
+        router = stack.enter_context(Server('--workers', addresses, model=MODEL, command='route'))
+        done = threading.Event()
+
+        def kill_and_restart():
+            turn = 0
+            while not done.wait(0.15 if turn == 0 else 0.4) and turn < 4:
+                victim = workers[turn % 2]
+                victim.process.send_signal(signal.SIGKILL)
+                victim.process.wait()
+                workers[turn % 2] = stack.enter_context(worker(port=victim.worker_port))
+                turn += 1
+        killer = threading.Thread(target=kill_and_restart)
+        killer.start()
+        got = in_parallel([lambda seed=seed: story_of(router, seed, 400) for seed in seeds])
+        done.set()
+        killer.join()
+        assert router.metric('deepinfer_router_moved_total') > 0
+    assert got == expected, [(i, a, b) for i, (a, b) in enumerate(zip(got, expected)) if a != b]
+
+
+@case
+def a_worker_that_stops_breathing_is_left():
+    with Server(model=MODEL) as alone:
+        expected = [story_of(alone, seed) for seed in range(4)]
+    with cluster(2) as (router, workers):
+        stopping = threading.Timer(0.15, lambda: workers[0].process.send_signal(signal.SIGSTOP))
+        stopping.start()
+        got = in_parallel([lambda seed=seed: story_of(router, seed) for seed in range(4)])
+        stopping.join()
+        assert got == expected
+        assert router.metric('deepinfer_router_moved_total') > 0
+        workers[0].process.send_signal(signal.SIGCONT)
+        # It woke up with requests that are somebody else's now; they are cancelled, and it is a choice again.
+        eventually(lambda: workers[0].metric('deepinfer_engine_running') == 0, 'requests of a router that left run on')
+        assert story_of(router, 1) == expected[1]
+
+
+@case
+def without_a_worker_it_says_so_and_comes_back():
+    with worker(model=slow(5)) as first:
+        with Server('--workers', f'127.0.0.1:{first.worker_port}', model=slow(5), command='route') as router:
+            eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'not ready')
+            first.process.kill()
+            first.process.wait()
+            eventually(lambda: router.ask('GET', '/health/ready')[0] == 503, 'still ready')
+            assert b'worker 1' in router.ask('GET', '/health/ready')[2]
+            status, headers, data = router.ask('POST', '/v1/chat/completions', chat_body())
+            assert status == 503 and headers['retry-after'], (status, headers, data)
+            assert b'no worker is ready' in data, data
+            with worker(port=first.worker_port, model=slow(5)):
+                eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'it does not come back')
+                router.chat(max_tokens=3)
+
+
+@case
+def an_accepted_answer_waits_for_a_worker():
+    model = slow(5)
+    with worker(model=model) as first:
+        with Server('--workers', f'127.0.0.1:{first.worker_port}', model=model, command='route') as router:
+            eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'not ready')
+
+            def replace():
+                first.process.kill()
+                first.process.wait()
+                time.sleep(0.5)
+                second.append(worker(port=first.worker_port, model=model))
+            second = []
+            replacing = threading.Timer(0.3, replace)
+            replacing.start()
+            answer = router.chat(max_tokens=200)
+            replacing.join()
+            with second[0]:
+                assert answer['choices'][0]['message']['content'].strip() == ('word ' * 400)[:len(answer['choices'][0]['message']['content'])].strip()
+                assert answer['usage']['completion_tokens'] == 200
+
+
+@case
+def another_model_is_no_choice():
+    other = script('other.jsonl', {'text': 'Another model.'})
+    with worker(model=slow(5)) as first, worker(model=other) as stranger:
+        addresses = f'127.0.0.1:{first.worker_port},127.0.0.1:{stranger.worker_port}'
+        with Server('--workers', addresses, '--policy', 'round_robin', model=slow(5), command='route') as router:
+            eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'not ready')
+            fingerprints = {router.chat(max_tokens=2)['system_fingerprint'] for _ in range(6)}
+            assert len(fingerprints) == 1
+
+
+@case
+def secrets_must_match():
+    for name, text in (('right', 'one secret\n'), ('wrong', 'another\n')):
+        with open(path(name), 'w') as file:
+            file.write(text)
+    with worker('--cluster-secret', path('right')) as first:
+        ports = ('--workers', f'127.0.0.1:{first.worker_port}', '--port', '0', '-m', MODEL)
+        refused = run('route', *ports, '--cluster-secret', path('wrong'), '--wait-for-workers', '1.5')
+        assert refused.returncode != 0 and b'secret' in refused.stderr, refused
+        with Server('--workers', f'127.0.0.1:{first.worker_port}', '--cluster-secret', path('right'), model=MODEL, command='route') as router:
+            router.chat(max_tokens=2)
+    open_port = run('serve', '--worker-port', '8101', '--worker-host', '0.0.0.0', '--port', '0')
+    assert open_port.returncode != 0 and b'--cluster-secret' in open_port.stderr, open_port
+
+
+@case
+def prompts_go_where_their_prefix_is():
+    with cluster(3) as (router, workers):
+        story = ' '.join(f'Fox {i} met fox {i + 1} at the river.' for i in range(100))
+        messages = [{'role': 'user', 'content': story}]
+        cached = []
+        for turn in range(4):
+            answer = router.json('POST', '/v1/chat/completions', {**chat_body(seed=1, max_tokens=8), 'messages': messages})
+            cached.append(answer['usage'].get('prompt_tokens_details', {}).get('cached_tokens', 0))
+            messages += [{'role': 'assistant', 'content': answer['choices'][0]['message']['content']}, {'role': 'user', 'content': f'And then, {turn}?'}]
+            time.sleep(0.3)
+        assert all(tokens > 500 for tokens in cached[1:]), cached
+        held = [w.metric('deepinfer_engine_pages_cached') for w in workers]
+        assert sum(pages > 0 for pages in held) == 1, held
+
+
+@case
+def a_client_that_leaves_frees_the_worker():
+    with cluster(2, model=slow(20)) as (router, workers):
+        for _ in range(3):
+            with socket.create_connection(('127.0.0.1', router.port)) as sock:
+                body = json.dumps(chat_body(stream=True)).encode()
+                sock.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n' % len(body) + body)
+                while b'word' not in sock.recv(65536):
+                    pass
+        for w in workers:
+            w.settles()
+
+
+@case
+def up_starts_restarts_and_stops_a_cluster():
+    with open(path('up.toml'), 'w') as file:
+        file.write(f'[router]\nport = 0\nserved-model-name = "test"\naccess-log = "off"\n[worker]\ncount = 2\nthreads = 1\nstore = "off"\nmodel = "{MODEL}"\n')
+    with Server('--port', '0', model=MODEL, command=('up', path('up.toml'))) as cluster_process:
+        eventually(lambda: cluster_process.metric('deepinfer_router_worker_ready') == 2, 'two workers are not ready')
+        before = story_of(cluster_process, 1)
+        children = [int(pid) for pid in subprocess.run(['pgrep', '-P', str(cluster_process.process.pid)], capture_output=True, text=True).stdout.split()]
+        worker_pid = next(pid for pid in children if b'--worker-port' in open(f'/proc/{pid}/cmdline', 'rb').read())
+        os.kill(worker_pid, signal.SIGKILL)
+        assert story_of(cluster_process, 1) == before
+        eventually(lambda: cluster_process.metric('deepinfer_router_worker_ready') == 1, 'the kill is not seen')
+        eventually(lambda: cluster_process.metric('deepinfer_router_worker_ready') == 2, 'the worker does not come back')
+        cluster_process.process.send_signal(signal.SIGTERM)
+        assert cluster_process.process.wait(20) == 0
+        eventually(lambda: not any(os.path.exists(f'/proc/{pid}') for pid in children), 'children are left')
+    wrong = run('up', path('missing.toml'))
+    assert wrong.returncode != 0 and b'missing.toml' in wrong.stderr, wrong
+    with open(path('wrong.toml'), 'w') as file:
+        file.write('[worker]\nthraeds = 2\n')
+    wrong = run('up', path('wrong.toml'))
+    assert wrong.returncode != 0 and b'threads' in wrong.stderr, wrong
+
+
+@case
+def a_draining_worker_finishes_and_is_not_chosen():
+    with cluster(2, model=slow(5)) as (router, workers):
+        calls = [lambda: router.chat(max_tokens=150) for _ in range(4)]
+        stopping = threading.Timer(0.3, lambda: workers[0].process.send_signal(signal.SIGTERM))
+        stopping.start()
+        answers = in_parallel(calls)
+        stopping.join()
+        assert all(answer['usage']['completion_tokens'] == 150 for answer in answers)
+        workers[0].process.wait(10)
+        assert workers[0].process.returncode == 0
+        router.chat(max_tokens=2)
+
+
+main()
