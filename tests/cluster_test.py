@@ -52,6 +52,13 @@ def requests_of_all_kinds():
     out.append(('/v1/responses', {'model': 'test', 'input': 'Tell me of a train.', 'max_output_tokens': 20, 'temperature': 0}))
     out.append(('/v1/chat/completions', chat_body([{'type': 'text', 'text': 'What colour?'}, {
         'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(picture()).decode()}}], seed=4, max_tokens=12)))
+    shape = {'type': 'object', 'properties': {'name': {'type': 'string', 'maxLength': 9}, 'age': {'type': 'integer', 'maximum': 99}}, 'required': ['name', 'age'], 'additionalProperties': False}
+    schema = {'type': 'json_schema', 'json_schema': {'name': 'person', 'schema': shape, 'strict': True}}
+    tool = {'type': 'function', 'function': {'name': 'add', 'description': 'Adds.', 'strict': True, 'parameters': {
+        'type': 'object', 'properties': {'a': {'type': 'integer', 'maximum': 99}}, 'required': ['a'], 'additionalProperties': False}}}
+    for more in ({'response_format': schema}, {'response_format': schema, 'thinking': {'type': 'enabled'}}, {'response_format': {'type': 'regex', 'regex': '[a-c]{3,9}'}},
+                 {'tools': [tool], 'tool_choice': 'required'}, {'response_format': {'type': 'grammar', 'grammar': 'root ::= "yes" | "no"'}}):
+        out.append(('/v1/chat/completions', chat_body('A person, please.', seed=8, temperature=0.8, max_tokens=60, **more) | more))
     long = ' '.join(f'Number {i} is followed by number {i + 1}.' for i in range(120))
     out += [('/v1/chat/completions', chat_body(long + f' What follows {i}?', seed=i, max_tokens=12)) for i in range(3)]
     return out
@@ -63,6 +70,9 @@ def words_of(answer):
     for name in ('id', 'created', 'created_at', 'completed_at', 'system_fingerprint'):
         answer.pop(name, None)
     answer['usage'] = {k: v for k, v in answer['usage'].items() if k in ('prompt_tokens', 'completion_tokens', 'input_tokens', 'output_tokens')}
+    for choice in answer.get('choices', []):
+        for call in choice.get('message', {}).get('tool_calls') or []:
+            call.pop('id')
     for item in answer.get('output', []) + (answer.get('content') or []):
         item.pop('id', None)
         item.pop('signature', None)

@@ -117,8 +117,9 @@ TEST(EngineSameBytes, AnswersGoOnElsewhere) {
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto cut = static_cast<std::ptrdiff_t>(cuts[i]);
     EXPECT_EQ(rest[i].tokens, std::vector<TokenId>(whole[i].tokens.begin() + cut, whole[i].tokens.end())) << i;
-    if (!whole[i].logprobs.empty())
-      EXPECT_EQ(rest[i].logprobs, std::vector<float>(whole[i].logprobs.begin() + cut, whole[i].logprobs.end())) << i;
+    const auto& logprobs = whole[i].logprobs;
+    const auto end = logprobs.empty() ? logprobs.begin() : logprobs.begin() + cut;
+    EXPECT_EQ(rest[i].logprobs, std::vector<float>(end, logprobs.end())) << i;
     EXPECT_EQ(rest[i].finish, whole[i].finish) << i;
     EXPECT_EQ(rest[i].completion_tokens, whole[i].completion_tokens) << i;
   }

@@ -158,6 +158,7 @@ requires(SameWire<T, Request>) void wire_field(IO& io, T& r) {
   wire_field(io, r.sampling);
   wire_field(io, r.speculation.max_draft);
   io.numbers(r.stop_ids);
+  wire_fields(io, r.constraint.begins_after, r.constraint.source);
   wire_fields(io, r.max_tokens, r.tenant, r.priority, r.deadline_us, r.original_prompt_tokens);
   wire_choice(io, r.retention, RetentionClass::kPinned);
 }

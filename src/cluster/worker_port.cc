@@ -5,11 +5,14 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/clock.h"
+#include "host/constraint_source.h"
+#include "host/constraints.h"
 #include "server/workers.h"
 
 namespace deepinfer {
@@ -86,10 +89,16 @@ class HubWorkerPort final : public WorkerPort {
   }
 
  private:
+  // Of a request: by its router, before or while it runs.
+  struct Said {
+    bool cancelled = false;
+    std::optional<int64_t> finish;
+  };
   struct Router {
     bool greeted = false;
     uint64_t next_blocks = 0, next_load = 0;
     std::map<uint64_t, RequestId> running;  // by its number
+    std::map<uint64_t, Said> compiling;
   };
 
   void greet(LinkId link) {
@@ -168,12 +177,12 @@ class HubWorkerPort final : public WorkerPort {
       }
       case CancelMessage::kType: {
         DI_TRY(const CancelMessage message, read_message<CancelMessage>(bytes));
-        if (const auto [host, id] = running(link, message.number); host) host->service().cancel(id);
+        say(link, message.number, {.cancelled = true});
         return {};
       }
       case FinishMessage::kType: {
         DI_TRY(const FinishMessage message, read_message<FinishMessage>(bytes));
-        if (const auto [host, id] = running(link, message.number); host) host->service().finish(id, message.last_index);
+        say(link, message.number, {.finish = message.last_index});
         return {};
       }
       case EncodeMessage::kType: {
@@ -184,36 +193,72 @@ class HubWorkerPort final : public WorkerPort {
     }
   }
 
-  std::pair<Host*, RequestId> running(LinkId link, uint64_t number) {
+  void say(LinkId link, uint64_t number, const Said& said) {
     const std::lock_guard lock(mutex_);
     const auto router = routers_.find(link);
-    if (router == routers_.end()) return {nullptr, 0};
-    const auto found = router->second.running.find(number);
-    return found == router->second.running.end() ? std::pair<Host*, RequestId>{nullptr, 0} : std::pair{host_, found->second};
+    if (router == routers_.end() || !host_) return;
+    if (const auto found = router->second.running.find(number); found != router->second.running.end()) {
+      if (said.cancelled) host_->service().cancel(found->second);
+      if (said.finish) host_->service().finish(found->second, *said.finish);
+    } else if (const auto soon = router->second.compiling.find(number); soon != router->second.compiling.end()) {
+      soon->second.cancelled |= said.cancelled;
+      if (said.finish) soon->second.finish = said.finish;
+    }
   }
 
+  // A constraint is compiled beside the hub's thread; what is said of the request meanwhile holds once it is submitted.
   void submit(LinkId link, SubmitMessage message) {
-    const uint64_t number = message.number;
+    if (message.request.deadline_us > 0) message.request.deadline_us += clock_.now_us();
+    if (message.request.constraint.source.empty()) return submit_now(link, std::move(message));
+    {
+      const std::lock_guard lock(mutex_);
+      routers_[link].compiling[message.number] = {};
+    }
+    helpers_.add([this, link, message = std::make_shared<SubmitMessage>(std::move(message))] {
+      const Status compiled = compile(message->request.constraint);
+      if (compiled) return submit_now(link, std::move(*message));
+      {
+        const std::lock_guard lock(mutex_);
+        if (const auto router = routers_.find(link); router != routers_.end()) router->second.compiling.erase(message->number);
+      }
+      refuse(link, message->number, compiled.error());
+    });
+  }
+
+  Status compile(AnswerConstraint& constraint) {
     Host* host = nullptr;
     {
       const std::lock_guard lock(mutex_);
       host = host_;
     }
-    if (!host || draining_) return refuse(link, number, {ErrorCode::kUnavailable, "the worker is going"});
-    if (message.request.deadline_us > 0) message.request.deadline_us += clock_.now_us();
+    if (!host) return Error{ErrorCode::kUnavailable, "the worker is going"};
+    DI_TRY(const ConstraintSource source, read_constraint_source(constraint.source));
+    DI_TRY(constraint.grammar, host->constraints().of_source(source));
+    return {};
+  }
+
+  void submit_now(LinkId link, SubmitMessage message) {
+    const uint64_t number = message.number;
     // The engine's thread may tell of the request before submit() is back: events wait for the lock.
     const std::lock_guard lock(mutex_);
-    const auto id = host->service().submit(std::move(message.request),
-                                           [this, link, number](const Event& event) { tell(link, number, event); });
+    const auto router = routers_.find(link);
+    if (router == routers_.end()) return;
+    const Said said = std::exchange(router->second.compiling[number], {});
+    router->second.compiling.erase(number);
+    if (!host_ || draining_) return refuse(link, number, {ErrorCode::kUnavailable, "the worker is going"});
+    const auto id = host_->service().submit(std::move(message.request),
+                                            [this, link, number](const Event& event) { tell(link, number, event); });
     if (!id) return refuse(link, number, id.error());
-    routers_[link].running[number] = *id;
+    router->second.running[number] = *id;
+    if (said.cancelled) host_->service().cancel(*id);
+    if (said.finish) host_->service().finish(*id, *said.finish);
   }
 
   Status encode(LinkId link, EncodeMessage message) {
     const int64_t bytes = int64_t{message.width} * message.height * 3;
     if (message.width <= 0 || message.height <= 0 || bytes != static_cast<int64_t>(message.pixels.size()))
       return corrupt("a picture whose pixels do not fit its size");
-    tower_.add([this, link, message = std::move(message)] { encode_now(link, message); });
+    helpers_.add([this, link, message = std::move(message)] { encode_now(link, message); });
     return {};
   }
 
@@ -254,7 +299,7 @@ class HubWorkerPort final : public WorkerPort {
   std::unordered_map<LinkId, Router> routers_;
   std::unordered_set<PageKey, PageKeyHash> pages_;
   std::unique_ptr<FrameHub> hub_;
-  Workers tower_{1};  // last: its thread goes first, then the hub's
+  Workers helpers_{2};  // last: its threads go first, then the hub's
 };
 
 }  // namespace

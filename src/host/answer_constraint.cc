@@ -2,31 +2,16 @@
 
 #include <algorithm>
 
+#include "host/constraint_source.h"
 #include "host/constraints.h"
 #include "recipe/constraint.h"
 #include "recipe/control_tokens.h"
 #include "recipe/parse.h"
-#include "recipe/tool_text.h"
 
 namespace deepinfer {
 namespace {
 
 using Format = ResponseFormat::Kind;
-
-CallMarkup markup() {
-  namespace m = call_markup;
-  const auto s = [](std::string_view text) { return std::string(text); };
-  return {.lead = s(m::kLead),
-          .open = s(m::kOpen),
-          .close = s(m::kClose),
-          .call = s(m::kCall),
-          .named = s(m::kNamed),
-          .end_call = s(m::kEndCall),
-          .argument = {s(m::kParameter), s(m::kText), s(m::kJson), s(m::kEndParameter), "\n"},
-          .mark = s(m::kMark),
-          .end_mark = s(m::kEndMark),
-          .end_thinking = s(control::kEndThink)};
-}
 
 const Json& enforced_schema(const ResponseFormat& format) {
   return format.enforced.is_null() ? format.constraint_schema : format.enforced;
@@ -51,7 +36,7 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
   form.required = chat.tool_choice == ToolChoice::kRequired;
   form.opened = form.required && !chat.thinking && !chat.prefix_message();
   form.thinking = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
-  form.markup = markup();
+  form.markup = recipe_call_markup();
   switch (chat.format.kind) {
     case Format::kText: break;
     case Format::kJsonObject:
@@ -66,33 +51,32 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
 
 namespace {
 
-Result<std::shared_ptr<const Constraint>> wanted_grammar(const Host& host, const Conversation& chat,
-                                                         const std::optional<std::string>& ebnf) {
-  if (ebnf) return host.constraints().of_grammar(*ebnf);
+Result<std::optional<ConstraintSource>> wanted_source(const Conversation& chat, const std::optional<std::string>& ebnf) {
+  std::optional<ConstraintSource> source;
+  if (ebnf) return source = ConstraintSource{.what = EbnfText{*ebnf}}, source;
   if (chat.tools_active()) {
-    DI_TRY(const std::optional<ToolCallForm> form, tool_call_form(chat));
-    if (!form) return std::shared_ptr<const Constraint>();
-    return host.constraints().of_tools(*form);
+    DI_TRY(std::optional<ToolCallForm> form, tool_call_form(chat));
+    if (form) source = ConstraintSource{.what = *std::move(form)};
+    return source;
   }
   std::optional<OutputConstraint> wanted = output_constraint(chat);
-  if (!wanted) return std::shared_ptr<const Constraint>();
+  if (!wanted) return source;
   if (chat.format.kind == Format::kJsonSchema) wanted->schema = enforced_schema(chat.format).dump();
-  return host.constraints().of(*wanted);
+  return source = ConstraintSource{.what = *std::move(wanted)}, source;
 }
 
 }  // namespace
 
 Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& chat, const std::optional<std::string>& ebnf) {
   AnswerConstraint out;
-  DI_TRY(out.grammar, wanted_grammar(host, chat, ebnf));
-  if (!out.grammar) return out;
+  DI_TRY(std::optional<ConstraintSource> source, wanted_source(chat, ebnf));
+  if (!source) return out;
   const ParseStart start = parse_options(chat, {}).start;
   const bool thinks = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
   const Message* prefix = chat.prefix_message();
-  if (!thinks && prefix && !prefix->content.text.empty()) {
-    out.grammar = out.grammar->after(prefix->content.text);
-    if (!out.grammar) return invalid_argument("no answer of the wanted form begins with the text of the prefix message");
-  }
+  if (!thinks && prefix) source->written = prefix->content.text;
+  DI_TRY(out.grammar, host.constraints().of_source(*source));
+  out.source = write_constraint_source(*source);
   const bool is_whole = !ebnf && chat.tools_active();  // the grammar of calls holds the thinking, too
   if (!thinks || is_whole) return out;
   const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "host/constraint_source.h"
 #include "recipe/control_tokens.h"
 #include "recipe/parse.h"
 
@@ -241,6 +242,31 @@ TEST(ToolCalls, RandomAnswersCallWithValidArguments) {
     }
   }
   EXPECT_GT(calls, 60);
+}
+
+// What a constraint is compiled from survives the way to another process.
+TEST(ConstraintSource, ReadsBack) {
+  ToolCallForm form{.tools = {{"add", *Json::parse(R"({"type":"object"})"), true}, {"none", std::nullopt, false}},
+                    .required = true,
+                    .thinking = true,
+                    .max_calls = 2,
+                    .markup = recipe_call_markup()};
+  form.regex = "a+";
+  using Kind = OutputConstraint::Kind;
+  for (const ConstraintSource& source :
+       {ConstraintSource{.what = form, .written = "x"}, ConstraintSource{.what = EbnfText{"root ::= \"a\""}},
+        ConstraintSource{.what = OutputConstraint{Kind::kJson, "{}"}},
+        ConstraintSource{.what = OutputConstraint{Kind::kRegex, "[0-9]\n\u20ac"}}}) {
+    const std::string text = write_constraint_source(source);
+    const auto back = read_constraint_source(text);
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(write_constraint_source(*back), text);
+  }
+  for (const char* wrong : {"", "{}", "[1]", R"({"written":"","kind":"json"})", R"({"written":"","kind":"sql","text":""})"}) {
+    const auto read = read_constraint_source(wrong);
+    ASSERT_FALSE(read) << wrong;
+    EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+  }
 }
 
 }  // namespace

@@ -51,6 +51,16 @@ ConstraintResult Constraints::find(std::string key, Compile compile) {
   return result;
 }
 
+ConstraintResult Constraints::of_source(const ConstraintSource& source) {
+  const auto* form = std::get_if<ToolCallForm>(&source.what);
+  const auto* grammar = std::get_if<EbnfText>(&source.what);
+  DI_TRY(auto whole, form ? of_tools(*form) : grammar ? of_grammar(grammar->text) : of(std::get<OutputConstraint>(source.what)));
+  if (source.written.empty()) return whole;
+  auto rest = whole->after(source.written);
+  if (!rest) return invalid_argument("no answer of the wanted form begins with the text of the prefix message");
+  return rest;
+}
+
 ConstraintResult Constraints::of(const OutputConstraint& wanted) {
   return find(std::string(constraint_name(wanted.kind)) + " " + wanted.schema, [&]() -> ConstraintResult {
     if (wanted.kind == OutputConstraint::Kind::kRegex) return compile_regex(vocabulary(), wanted.schema);

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "grammar/tool_calls.h"
-#include "recipe/constraint.h"
+#include "host/constraint_source.h"
 #include "text/tokenizer.h"
 
 namespace deepinfer {
@@ -22,6 +21,8 @@ class Constraints {
   // `tokenizer` must outlive this.
   explicit Constraints(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
+  // Errors: what its kind says, and a text that no wanted answer begins with.
+  ConstraintResult of_source(const ConstraintSource& source);
   ConstraintResult of(const OutputConstraint& wanted);
   ConstraintResult of_grammar(const std::string& ebnf);
   ConstraintResult of_tools(const ToolCallForm& form);

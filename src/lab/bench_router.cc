@@ -110,7 +110,7 @@ class RelayBench {
     DI_CHECK_OK(router_.start(program, with({"route", "--workers", addresses})));
     DI_CHECK_OK(load(alone_, 8, 500, true).status);
     DI_CHECK_OK(load(router_, 8, 500, true).status);
-    DI_CHECK_OK(first_byte());
+    DI_CHECK_OK(one_answer());
     DI_CHECK_OK(whole_answers());
     return streamed_tokens();
   }
@@ -133,13 +133,14 @@ class RelayBench {
     return load;
   }
 
-  Status first_byte() {
-    const Load alone = load(alone_, 1, kSingle, true), routed = load(router_, 1, kSingle, true);
+  // Answers are whole, so that the first token is in the time and not only the head.
+  Status one_answer() {
+    const Load alone = load(alone_, 1, kSingle, false), routed = load(router_, 1, kSingle, false);
     DI_CHECK_OK(alone.status);
     DI_CHECK_OK(routed.status);
     const double mine = routed.result.first_byte(0.5) * 1e3, theirs = alone.result.first_byte(0.5) * 1e3;
-    report_.add({.name = "router/relay/first byte", .value = mine, .unit = "ms", .baseline = "serve", .ratio = mine / theirs});
-    report_.add({.name = "router/relay/first byte added", .value = mine - theirs, .unit = "ms"});
+    report_.add({.name = "router/relay/one answer", .value = mine, .unit = "ms", .baseline = "serve", .ratio = mine / theirs});
+    report_.add({.name = "router/relay/one answer added", .value = mine - theirs, .unit = "ms"});
     return {};
   }
 

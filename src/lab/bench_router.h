@@ -9,8 +9,8 @@
 //                               distinct blocks each, no store
 //   router/relay/...            a router before four workers with scripted models, beside one server of the same model alone:
 //   whole answers a
-//                               second, time to the first byte, processor time a streamed token of the router and of all
-//                               processes together
+//                               second, the time of one answer of 16 tokens, processor time a streamed token of the router and of
+//                               all processes together
 // Threads: one.
 #pragma once
 

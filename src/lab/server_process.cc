@@ -40,7 +40,7 @@ Status ServerProcess::start(const std::string& program, std::vector<std::string>
   const size_t at = line.find("http://");
   if (failed || at == std::string::npos)
     return io_error(fmt::format("{} {} did not start", program, words.size() > 1 ? words[1] : ""));
-  DI_TRY(const Url url, parse_url(line.substr(at)));
+  DI_TRY(const Url url, parse_url(std::string_view(line).substr(at, line.find_first_of(", ", at) - at)));
   port_ = url.port;
   return {};
 }
