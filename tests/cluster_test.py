@@ -11,24 +11,9 @@ import subprocess
 import threading
 import time
 
-from cases import ROOT, case, main
-from serve_harness import Server, chat_body, eventually, events, path, picture, run, script, slow
-
-MODEL = os.path.join(ROOT, 'models/tiny-v41')
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        return sock.getsockname()[1]
-
-
-def worker(*flags, port=None, model=MODEL):
-    port = port or free_port()
-    server = Server('--worker-port', str(port), *flags, model=model)
-    server.worker_port = port
-    return server
-
+from cases import case, main
+from cluster_harness import MODEL, story_of, worker
+from serve_harness import Server, chat_body, eventually, path, picture, run, script, slow
 
 @contextlib.contextmanager
 def cluster(count, *flags, model=MODEL, worker_flags=()):
@@ -91,18 +76,6 @@ def in_parallel(calls):
     for thread in threads:
         thread.join()
     return results
-
-
-def story_of(server, seed, tokens=160, timeout=120):
-    """A streamed answer as its text and finish reason."""
-    body = chat_body(f'Tell a long story about {seed} foxes.', seed=seed, temperature=1.0, max_tokens=tokens, stream=True)
-    status, _, data = server.ask('POST', '/v1/chat/completions', body, timeout=timeout)
-    assert status == 200, data
-    pieces = [choice for event in events(data) for choice in event.get('choices', [])]
-    assert 'error' not in data.decode(), data[-500:]
-    finishes = [piece['finish_reason'] for piece in pieces if piece.get('finish_reason')]
-    assert len(finishes) == 1, finishes
-    return ''.join(piece['delta'].get('content') or '' for piece in pieces), finishes[0]
 
 
 @case
