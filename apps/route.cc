@@ -41,7 +41,10 @@ struct RouteSettings {
            .help = "folder of the workers' model, for its tokenizer [the shipped model]",
            .value = "DIR",
            .letter = 'm'});
-    serve.visit_server(visit);
+    // Slots and queues are the workers'.
+    serve.visit_server([&](const Field& field) {
+      if (field.name != "batch" && field.name != "queue") visit(field);
+    });
   }
 };
 
@@ -65,6 +68,7 @@ class RouteCommand final : public Command {
     raise_file_limit();
     RouterOptions options;
     DI_TRY(options.workers, parse_worker_addresses(settings_.workers));
+    if (options.workers.empty()) return invalid_argument("a router needs at least one worker: --workers HOST:PORT,...");
     DI_TRY(options.secret, read_cluster_secret(settings_.secret));
     options.policy = *routing_policy_of(settings_.policy);
     options.stall_us = static_cast<int64_t>(static_cast<double>(settings_.serve.stall_limit) * 1e6);

@@ -445,7 +445,6 @@ class HubRouter final : public Router {
 }  // namespace
 
 Result<std::unique_ptr<Router>> Router::open(RouterOptions options) {
-  if (options.workers.empty()) return invalid_argument("a router needs at least one worker: --workers HOST:PORT,...");
   auto router = std::make_unique<HubRouter>(std::move(options));
   DI_CHECK_OK(router->start());
   return std::unique_ptr<Router>(std::move(router));

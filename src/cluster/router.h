@@ -51,6 +51,7 @@ std::string metrics_text(const RouterStats& stats);
 
 class Router : public TokenService {
  public:
+  // REQUIRES: at least one worker.
   static Result<std::unique_ptr<Router>> open(RouterOptions options);
 
   // Of the first worker that answers; kUnavailable with everybody's trouble after `us`.
