@@ -6,18 +6,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/commands.h"
 #include "apps/terminal.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cluster/cluster_file.h"
 #include "cluster/supervisor.h"
+#include "net/http_client.h"
+#include "policy/autoscale.h"
 
 namespace deepinfer {
 namespace {
 
-constexpr int64_t kDrainUs = 40'000'000;
+constexpr int64_t kDrainUs = 40'000'000, kScaleUs = 1'000'000;
 
 // A port of this machine that nobody has now.
 Result<uint16_t> free_port() {
@@ -64,11 +68,112 @@ class SecretFile {
   std::string path_;
 };
 
+// Of a flag; "" when it is not there.
+std::string value_of(const std::vector<std::string>& words, const char* flag) {
+  const auto found = std::find(words.begin(), words.end(), flag);
+  return found == words.end() || found + 1 == words.end() ? "" : *(found + 1);
+}
+
 void add_unless_set(std::vector<std::string>& words, const char* flag, const std::string& value) {
   if (std::find(words.begin(), words.end(), flag) != words.end()) return;
   words.push_back(flag);
   words.push_back(value);
 }
+
+// The children of one description.
+class LocalCluster {
+ public:
+  LocalCluster(const ClusterFile& cluster, const std::string& secret)
+      : cluster_(cluster),
+        secret_(secret),
+        children_(join_path(executable_directory(), "deepinfer"), print_note),
+        scaler_(cluster.scale),
+        scale_client_({.connect_timeout_us = 500'000, .verify = false, .total_timeout_us = 1'000'000}) {}
+
+  // The router knows the addresses of all workers there may be; those that do not run are not connected.
+  Status start() {
+    std::string addresses;
+    for (int32_t i = 0; i < cluster_.max_workers; ++i) {
+      DI_TRY(const uint16_t port, free_port());
+      ports_.push_back(port);
+      addresses += fmt::format("{}127.0.0.1:{}", addresses.empty() ? "" : ",", port);
+    }
+    while (workers_ < cluster_.min_workers) DI_CHECK_OK(add_worker());
+    std::vector<std::string> words = {"route", "--workers", addresses, "--cluster-secret", secret_};
+    words.insert(words.end(), cluster_.router.begin(), cluster_.router.end());
+    // The router reads the tokenizer of the workers' model.
+    if (const std::string model = value_of(cluster_.worker, "--model"); !model.empty()) add_unless_set(words, "--model", model);
+    DI_CHECK_OK(find_scale(words));
+    return children_.start({.name = "router", .words = std::move(words)});
+  }
+
+  Status tend() {
+    DI_CHECK_OK(children_.tend());
+    if (cluster_.max_workers == cluster_.min_workers || clock_.now_us() < next_scale_us_) return {};
+    next_scale_us_ = clock_.now_us() + kScaleUs;
+    const std::optional<double> busy = read_utilisation();
+    if (!busy) return {};
+    const int32_t wanted = scaler_.decide(clock_.now_us(), workers_, *busy);
+    if (wanted == workers_) return {};
+    print_note(fmt::format("{} worker(s) instead of {}: {:.0f} % used", wanted, workers_, *busy * 100));
+    while (workers_ < wanted) DI_CHECK_OK(add_worker());
+    while (workers_ > wanted) children_.retire(worker_name(--workers_));
+    return {};
+  }
+
+  void stop(int64_t drain_us) {
+    children_.stop("router", drain_us);
+    children_.stop("worker", kDrainUs);
+  }
+
+ private:
+  static std::string worker_name(int32_t i) { return fmt::format("worker {}", i + 1); }
+
+  Status add_worker() {
+    const uint16_t port = ports_[static_cast<size_t>(workers_)];
+    std::vector<std::string> words = {"serve", "--worker-port", fmt::format("{}", port), "--cluster-secret", secret_};
+    words.insert(words.end(), cluster_.worker.begin(), cluster_.worker.end());
+    add_unless_set(words, "--port", "0");
+    add_unless_set(words, "--access-log", "off");
+    return children_.start({.name = worker_name(workers_++), .words = std::move(words), .is_quiet = true});
+  }
+
+  // Where the router tells how busy it is; any free port becomes a certain one for that.
+  Status find_scale(std::vector<std::string>& words) {
+    if (cluster_.max_workers == cluster_.min_workers) return {};
+    std::string port = value_of(words, "--port");
+    if (port == "0") {
+      DI_TRY(const uint16_t chosen, free_port());
+      port = fmt::format("{}", chosen);
+      *(std::find(words.begin(), words.end(), "--port") + 1) = port;
+    }
+    const bool is_tls = !value_of(words, "--tls-certificate").empty();
+    scale_url_ = fmt::format("{}://127.0.0.1:{}/scale", is_tls ? "https" : "http", port.empty() ? "8080" : port);
+    return {};
+  }
+
+  // Nothing while the router does not say.
+  std::optional<double> read_utilisation() {
+    HttpCall call{.url = scale_url_};
+    if (!cluster_.scale_key.empty()) call.headers.set("authorization", "Bearer " + cluster_.scale_key);
+    const auto reply = scale_client_.send(call);
+    if (!reply || reply->status != 200) return std::nullopt;
+    const auto body = Json::parse(reply->body);
+    const auto busy = body ? body->at("utilisation").to_double("utilisation") : Result<double>(body.error());
+    return busy ? std::optional<double>(*busy) : std::nullopt;
+  }
+
+  const ClusterFile& cluster_;
+  const std::string secret_;
+  Supervisor children_;
+  Autoscaler scaler_;
+  HttpClient scale_client_;
+  const SteadyClock clock_;
+  std::vector<uint16_t> ports_;
+  int32_t workers_ = 0;  // started and not retired
+  std::string scale_url_;
+  int64_t next_scale_us_ = 0;
+};
 
 class UpCommand final : public Command {
  public:
@@ -76,7 +181,7 @@ class UpCommand final : public Command {
   std::string summary() const override { return "a whole cluster on this machine: a router and workers, supervised"; }
   std::string examples() const override { return "  deepinfer up deploy/examples/local.toml"; }
   std::vector<Positional> positionals() override {
-    return {{"CLUSTER.toml", "tables [router] and [worker] with the flags of route and serve", &words_, 1, 1}};
+    return {{"CLUSTER.toml", "tables [router] and [worker] with the flags of route and serve, [scale]", &words_, 1, 1}};
   }
 
   Result<int> run() override {
@@ -84,38 +189,18 @@ class UpCommand final : public Command {
     DI_TRY(const ClusterFile cluster, parse_cluster_file(text, words_[0]));
     DI_TRY(const SecretFile secret, SecretFile::create());
     const StopSignals& signals = catch_stop_signals();
-    Supervisor children(join_path(executable_directory(), "deepinfer"), print_note);
-    DI_CHECK_OK(start(cluster, secret.path(), children));
+    LocalCluster running(cluster, secret.path());
+    DI_CHECK_OK(running.start());
     while (signals.count() == 0) {
-      DI_CHECK_OK(children.tend());
+      DI_CHECK_OK(running.tend());
       signals.wait_ms(100);
     }
     print_note("stopping: the router finishes its answers first");
-    children.stop("router", signals.count() > 1 ? 0 : kDrainUs);
-    children.stop("worker", kDrainUs);
+    running.stop(signals.count() > 1 ? 0 : kDrainUs);
     return kExitOk;
   }
 
  private:
-  static Status start(const ClusterFile& cluster, const std::string& secret, Supervisor& children) {
-    std::string addresses;
-    for (int32_t i = 1; i <= cluster.num_workers; ++i) {
-      DI_TRY(const uint16_t port, free_port());
-      addresses += fmt::format("{}127.0.0.1:{}", addresses.empty() ? "" : ",", port);
-      std::vector<std::string> words = {"serve", "--worker-port", fmt::format("{}", port), "--cluster-secret", secret};
-      words.insert(words.end(), cluster.worker.begin(), cluster.worker.end());
-      add_unless_set(words, "--port", "0");
-      add_unless_set(words, "--access-log", "off");
-      DI_CHECK_OK(children.start({.name = fmt::format("worker {}", i), .words = std::move(words), .is_quiet = true}));
-    }
-    std::vector<std::string> words = {"route", "--workers", addresses, "--cluster-secret", secret};
-    words.insert(words.end(), cluster.router.begin(), cluster.router.end());
-    // The router reads the tokenizer of the workers' model.
-    const auto model = std::find(cluster.worker.begin(), cluster.worker.end(), "--model");
-    if (model != cluster.worker.end()) add_unless_set(words, "--model", *(model + 1));
-    return children.start({.name = "router", .words = std::move(words)});
-  }
-
   std::vector<std::string> words_;
 };
 

@@ -255,8 +255,8 @@ def up_starts_restarts_and_stops_a_cluster():
         worker_pid = next(pid for pid in children if b'--worker-port' in open(f'/proc/{pid}/cmdline', 'rb').read())
         os.kill(worker_pid, signal.SIGKILL)
         assert story_of(cluster_process, 1) == before
-        eventually(lambda: cluster_process.metric('deepinfer_router_worker_ready') == 1, 'the kill is not seen')
         eventually(lambda: cluster_process.metric('deepinfer_router_worker_ready') == 2, 'the worker does not come back')
+        assert not os.path.exists(f'/proc/{worker_pid}')
         cluster_process.process.send_signal(signal.SIGTERM)
         assert cluster_process.process.wait(20) == 0
         eventually(lambda: not any(os.path.exists(f'/proc/{pid}') for pid in children), 'children are left')
@@ -266,6 +266,30 @@ def up_starts_restarts_and_stops_a_cluster():
         file.write('[worker]\nthraeds = 2\n')
     wrong = run('up', path('wrong.toml'))
     assert wrong.returncode != 0 and b'threads' in wrong.stderr, wrong
+
+
+@case
+def workers_follow_a_wave():
+    model = slow(20)
+    with open(path('wave.toml'), 'w') as file:
+        file.write(f'[router]\nport = 0\nserved-model-name = "test"\naccess-log = "off"\ntarget-first-token = 0.5\n'
+                   f'[worker]\nmin = 1\nmax = 3\nthreads = 1\nbatch = 2\nstore = "off"\nmodel = "{model}"\n[scale]\nout_after = 1\nwindow = 3\n')
+    with Server(model=model, command=('up', path('wave.toml'))) as up:
+        def ready():
+            return up.metric('deepinfer_router_worker_ready')
+        eventually(lambda: ready() == 1, 'one worker is not ready')
+        assert up.json('GET', '/scale')['utilisation'] == 0
+        wave = [threading.Thread(target=lambda: answers.append(up.json('POST', '/v1/chat/completions', chat_body(max_tokens=300), timeout=60)['usage']['completion_tokens'])) for _ in range(9)]
+        answers = []
+        for thread in wave:
+            thread.start()
+        eventually(lambda: ready() == 3, 'the wave does not bring more workers', 30)
+        for thread in wave:
+            thread.join()
+        assert answers == [300] * 9, answers
+        eventually(lambda: ready() == 1, 'the workers stay', 40)
+        up.process.send_signal(signal.SIGTERM)
+        assert up.process.wait(20) == 0
 
 
 @case

@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace deepinfer {
 namespace {
@@ -24,7 +25,7 @@ Result<std::vector<std::string>> words_of(std::string_view name, const toml::tab
   for (const auto& [key, node] : table) {
     std::string flag(key.str());
     std::replace(flag.begin(), flag.end(), '_', '-');
-    if (flag == "count") continue;
+    if (flag == "count" || flag == "min" || flag == "max") continue;
     if (node.is_boolean()) {
       if (node.as_boolean()->get()) words.push_back("--" + flag);
       continue;
@@ -34,6 +35,39 @@ Result<std::vector<std::string>> words_of(std::string_view name, const toml::tab
     words.push_back(text);
   }
   return words;
+}
+
+// How many workers.
+Status read_counts(std::string_view name, const toml::table& table, ClusterFile& cluster) {
+  for (const auto& [key, least, most] :
+       {std::tuple("count", true, true), std::tuple("min", true, false), std::tuple("max", false, true)}) {
+    const toml::node* node = table.get(key);
+    if (!node) continue;
+    const int64_t workers = node->is_integer() ? node->as_integer()->get() : 0;
+    if (workers < 1 || workers > kMaxLocalWorkers)
+      return at(name, *node, fmt::format("'{}' must be from 1 to {}", key, kMaxLocalWorkers));
+    if (least) cluster.min_workers = static_cast<int32_t>(workers);
+    if (most) cluster.max_workers = static_cast<int32_t>(workers);
+    cluster.max_workers = std::max(cluster.max_workers, cluster.min_workers);
+  }
+  return {};
+}
+
+Status read_scale(std::string_view name, const toml::table& table, ClusterFile& cluster) {
+  for (const auto& [key, node] : table) {
+    const double seconds = node.value<double>().value_or(-1);
+    int64_t* const us = key.str() == "window"      ? &cluster.scale.window_us
+                        : key.str() == "out_after" ? &cluster.scale.out_after_us
+                                                   : nullptr;
+    if (us && seconds > 0) {
+      *us = static_cast<int64_t>(seconds * 1e6);
+    } else if (key.str() == "key" && node.is_string()) {
+      cluster.scale_key = node.as_string()->get();
+    } else {
+      return at(name, node, fmt::format("'{}': [scale] has window and out_after in seconds, and key", key.str()));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -47,18 +81,21 @@ Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view n
   }
   ClusterFile cluster;
   for (const auto& [key, node] : table) {
-    const bool is_router = key.str() == "router", is_worker = key.str() == "worker";
-    if (!is_router && !is_worker) return at(name, node, fmt::format("unknown '{}': there are [router] and [worker]", key.str()));
     if (!node.is_table()) return at(name, node, fmt::format("'{}' must be a table: [{}]", key.str(), key.str()));
-    DI_TRY(auto words, words_of(name, *node.as_table()));
-    (is_router ? cluster.router : cluster.worker) = std::move(words);
-    const toml::node* count = node.as_table()->get("count");
-    if (!count) continue;
-    const int64_t workers = count->is_integer() ? count->as_integer()->get() : 0;
-    if (is_router || workers < 1 || workers > kMaxLocalWorkers)
-      return at(name, *count, fmt::format("'count' is of [worker] and from 1 to {}", kMaxLocalWorkers));
-    cluster.num_workers = static_cast<int32_t>(workers);
+    const toml::table& entries = *node.as_table();
+    if (key.str() == "scale") {
+      DI_CHECK_OK(read_scale(name, entries, cluster));
+    } else if (key.str() == "router") {
+      DI_TRY(cluster.router, words_of(name, entries));
+    } else if (key.str() == "worker") {
+      DI_TRY(cluster.worker, words_of(name, entries));
+      DI_CHECK_OK(read_counts(name, entries, cluster));
+    } else {
+      return at(name, node, fmt::format("unknown '{}': there are [router], [worker] and [scale]", key.str()));
+    }
   }
+  cluster.scale.min = cluster.min_workers;
+  cluster.scale.max = cluster.max_workers;
   return cluster;
 }
 

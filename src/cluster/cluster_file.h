@@ -1,7 +1,9 @@
 // cluster/cluster_file.h - the description of a cluster on one machine, as `deepinfer up` reads it.
 //
-// Tables [router] and [worker]; their keys are flags of `deepinfer route` and `deepinfer serve`, and `count` says how many
-// workers there are. Whether a flag exists is for the command to say. Threads: pure.
+// Tables [router] and [worker]; their keys are flags of `deepinfer route` and `deepinfer serve`. `count` says how many workers
+// there are, or `min` and `max` between which numbers they follow the load, as [scale] has it. Whether a flag exists is for the
+// command to say.
+// Threads: pure.
 //
 //   DI_TRY(const ClusterFile cluster, parse_cluster_file(text, "local.toml"));
 #pragma once
@@ -11,13 +13,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "policy/autoscale.h"
 
 namespace deepinfer {
 
 struct ClusterFile {
   std::vector<std::string> router;  // as words of a command line
   std::vector<std::string> worker;
-  int32_t num_workers = 1;
+  int32_t min_workers = 1, max_workers = 1;
+  ScaleOptions scale;     // with these limits
+  std::string scale_key;  // an API key for the router's /scale where it asks for one
 };
 
 inline constexpr int32_t kMaxLocalWorkers = 64;

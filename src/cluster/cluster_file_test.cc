@@ -11,15 +11,24 @@ TEST(ClusterFile, TablesBecomeCommandLines) {
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster->router, (std::vector<std::string>{"--policy", "prefix", "--port", "9000"}));
   EXPECT_EQ(cluster->worker, (std::vector<std::string>{"--fetch-images", "--spec-tokens", "2"}));
-  EXPECT_EQ(cluster->num_workers, 3);
+  EXPECT_EQ(cluster->min_workers, 3);
+  EXPECT_EQ(cluster->max_workers, 3);
+  const auto scaled =
+      parse_cluster_file("[worker]\nmin = 1\nmax = 4\n[scale]\nwindow = 2.5\nout_after = 1\nkey = \"k\"\n", "c.toml");
+  ASSERT_TRUE(scaled) << scaled.error().message;
+  EXPECT_EQ(scaled->scale.max, 4);
+  EXPECT_EQ(scaled->scale.window_us, 2'500'000);
+  EXPECT_EQ(scaled->scale_key, "k");
+  EXPECT_TRUE(scaled->worker.empty());
 }
 
 TEST(ClusterFile, FaultsHaveTheirLine) {
   const auto fault = [](const char* text) { return parse_cluster_file(text, "c.toml").error().message; };
-  EXPECT_EQ(fault("[router]\n[wroker]\n"), "c.toml:2: unknown 'wroker': there are [router] and [worker]");
-  EXPECT_EQ(fault("[worker]\ncount = 0\n"), "c.toml:2: 'count' is of [worker] and from 1 to 64");
+  EXPECT_EQ(fault("[router]\n[wroker]\n"), "c.toml:2: unknown 'wroker': there are [router], [worker] and [scale]");
+  EXPECT_EQ(fault("[worker]\ncount = 0\n"), "c.toml:2: 'count' must be from 1 to 64");
   EXPECT_EQ(fault("[worker]\nport = [1]\n"), "c.toml:2: 'port' must be a text, a number, true or false");
   EXPECT_EQ(fault("router = 1\n"), "c.toml:1: 'router' must be a table: [router]");
+  EXPECT_EQ(fault("[scale]\nwindow = 0\n"), "c.toml:2: 'window': [scale] has window and out_after in seconds, and key");
   EXPECT_TRUE(fault("[worker\n").starts_with("c.toml:1: "));
 }
 

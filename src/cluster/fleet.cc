@@ -92,6 +92,26 @@ bool Fleet::any_ready(int64_t now_us) const {
   return false;
 }
 
+ScaleSample Fleet::scale_sample(int64_t now_us) const {
+  ScaleSample sample;
+  double used = 0, pages = 0, active = 0;
+  const double unmeasured = mean_us_per_token();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& w = workers_[i];
+    if (!trouble(static_cast<int32_t>(i), now_us).empty()) continue;
+    ++sample.workers;
+    used += w.load.pages - w.load.free_pages - w.load.cached_pages;
+    pages += w.load.pages;
+    active += std::max(w.inside, w.load.running + w.load.waiting);
+    sample.queue_seconds += static_cast<double>(w.queued_tokens) * (w.us_per_token > 0 ? w.us_per_token : unmeasured) * 1e-6;
+  }
+  if (sample.workers == 0) return sample;
+  if (pages > 0) sample.kv_share = used / pages;
+  sample.active_share = active / (static_cast<double>(sample.workers) * std::max(1, facts_.max_batch));
+  sample.queue_seconds /= sample.workers;
+  return sample;
+}
+
 double Fleet::mean_us_per_token() const {
   double sum = 0, count = 0;
   for (const Worker& worker : workers_) {

@@ -17,6 +17,7 @@
 
 #include "cluster/wire.h"
 #include "kvcache/fleet_index.h"
+#include "policy/autoscale.h"
 #include "policy/routing.h"
 
 namespace deepinfer {
@@ -46,6 +47,7 @@ class Fleet {
   // "" = it is a choice.
   std::string trouble(int32_t worker, int64_t now_us) const;
   bool any_ready(int64_t now_us) const;
+  ScaleSample scale_sample(int64_t now_us) const;
   // Of the first worker that said hello, kept for good; model "" before.
   const ServiceFacts& facts() const { return facts_; }
 

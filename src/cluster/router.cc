@@ -71,7 +71,10 @@ class HubRouter final : public Router {
 
   RouterStats stats() const override {
     const std::lock_guard lock(mutex_);
-    RouterStats out{.moved = moved_, .inside = static_cast<int64_t>(flights_.size())};
+    RouterStats out;
+    out.scale = fleet_.scale_sample(clock_.now_us());
+    out.moved = moved_;
+    out.inside = static_cast<int64_t>(flights_.size());
     for (size_t i = 0; i < links_.size(); ++i) {
       const WorkerAddress& at = options_.workers[i];
       out.workers.push_back({fmt::format("{}:{}", at.host, at.port), fleet_.trouble(static_cast<int32_t>(i), clock_.now_us()), 0,

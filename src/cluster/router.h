@@ -19,6 +19,7 @@
 #include "core/service_facts.h"
 #include "core/token_service.h"
 #include "images/prepare.h"
+#include "policy/autoscale.h"
 #include "policy/routing.h"
 
 namespace deepinfer {
@@ -41,6 +42,7 @@ struct RouterStats {
     int64_t placed = 0;
   };
   std::vector<Worker> workers;
+  ScaleSample scale;
   int64_t moved = 0;    // requests that went on elsewhere
   int64_t waiting = 0;  // accepted ones without a worker now
   int64_t inside = 0;

@@ -76,10 +76,21 @@ Status Supervisor::note_end(Child& child, int status) {
 Status Supervisor::tend() {
   for (Child& child : children_) {
     int status = 0;
-    if (child.pid > 0 && ::waitpid(child.pid, &status, WNOHANG) == child.pid) DI_CHECK_OK(note_end(child, status));
-    if (child.pid == 0 && clock_.now_us() >= child.again_at_us) DI_CHECK_OK(spawn(child));
+    const bool ended = child.pid > 0 && ::waitpid(child.pid, &status, WNOHANG) == child.pid;
+    if (ended && child.is_retired) child.pid = 0;
+    if (ended && !child.is_retired) DI_CHECK_OK(note_end(child, status));
+    if (child.pid == 0 && !child.is_retired && clock_.now_us() >= child.again_at_us) DI_CHECK_OK(spawn(child));
   }
+  std::erase_if(children_, [](const Child& child) { return child.is_retired && child.pid == 0; });
   return {};
+}
+
+void Supervisor::retire(const std::string& name) {
+  for (Child& child : children_) {
+    if (child.spec.name != name || child.is_retired) continue;
+    child.is_retired = true;
+    if (child.pid > 0) ::kill(child.pid, SIGTERM);
+  }
 }
 
 void Supervisor::stop(const std::string& prefix, int64_t limit_us) {

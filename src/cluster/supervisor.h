@@ -39,6 +39,8 @@ class Supervisor {
   Status start(ChildSpec spec);
   // Looks after all of them; call it some times a second.
   Status tend();
+  // SIGTERM to the child of that name, which is not started again; tend() sees it go.
+  void retire(const std::string& name);
   // SIGTERM to children whose name begins so, SIGKILL to those that are still there after `limit_us`.
   void stop(const std::string& prefix, int64_t limit_us);
 
@@ -46,6 +48,7 @@ class Supervisor {
   struct Child {
     ChildSpec spec;
     pid_t pid = 0;  // 0: not running
+    bool is_retired = false;
     int64_t started_us = 0, again_at_us = 0, pause_us = 0;
   };
   Status spawn(Child& child);

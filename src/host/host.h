@@ -25,6 +25,7 @@
 #include "host/settings.h"
 #include "model/language_model.h"
 #include "ops/device.h"
+#include "policy/autoscale.h"
 #include "text/tokenizer.h"
 
 namespace deepinfer {
@@ -52,8 +53,9 @@ struct GenerationDefaults {
 struct RemoteService {
   std::unique_ptr<TokenService> service;
   ServiceFacts facts;
-  std::function<Status()> health;        // whether somebody would take a request now; any thread
-  ImageTower tower;                      // empty: nobody encodes pictures
+  std::function<Status()> health;  // whether somebody would take a request now; any thread
+  ImageTower tower;                // empty: nobody encodes pictures
+  std::function<ScaleSample()> scale;
   std::function<std::string()> metrics;  // rows of its own, in the text form of Prometheus; any thread
 };
 

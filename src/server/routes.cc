@@ -19,6 +19,7 @@ constexpr std::array kRoutes = std::to_array<Route>({
     {RouteId::kReady, "GET", "/health", kOpen, kNone, false, "200 when answers can be expected", "", "Health"},
     {RouteId::kLive, "GET", "/health/live", kOpen, kNone, false, "200 while the process runs", "", "Health"},
     {RouteId::kReady, "GET", "/health/ready", kOpen, kNone, false, "200 when steps of the engine finish", "", "Health"},
+    {RouteId::kScale, "GET", "/scale", kKey, kNone, true, "How busy it is, for whoever starts and stops workers", "", "Object"},
     {RouteId::kMetrics, "GET", "/metrics", kKey, kNone, false, "Metrics in the text form of Prometheus", "", "", "text/plain"},
     {RouteId::kOpenApi, "GET", "/openapi.json", kKey, kNone, false, "This description", "", "Object"},
     {RouteId::kVersion, "GET", "/version", kKey, kNone, false, "Version of the program", "", "Version"},

@@ -18,6 +18,7 @@ enum class RouteId {
   kLive,
   kReady,
   kMetrics,
+  kScale,
   kOpenApi,
   kVersion,
   kModels,

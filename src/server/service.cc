@@ -263,6 +263,7 @@ void Server::Service::dispatch(const CallPtr& call) {
     case RouteId::kConsole: return answer_console(*call);
     case RouteId::kLive: return call->respond_json(200, Json::object({{"status", "live"}}));
     case RouteId::kReady: return answer_ready(context_, *call, gate_.identify(call->request()).known);
+    case RouteId::kScale: return answer_scale(context_, *call);
     case RouteId::kMetrics: return answer_metrics(context_, *call);
     case RouteId::kOpenApi: return call->respond(200, "application/json", openapi_text(context_.version));
     case RouteId::kVersion: return call->respond_json(200, Json::object({{"version", context_.version}, {"name", "deepinfer"}}));

@@ -104,6 +104,12 @@ void ServeSettings::visit_limits(FieldVisitor visit) {
          .value = "SECONDS",
          .min = 0.1,
          .max = 1e6});
+  visit({.name = "target-first-token",
+         .target = &target_first_token,
+         .help = "a prompt should not wait longer; /scale measures against it",
+         .value = "SECONDS",
+         .min = 0.001,
+         .max = 1e6});
   visit({.name = "max-connections",
          .target = &max_connections,
          .help = "open connections",

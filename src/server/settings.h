@@ -35,6 +35,7 @@ struct ServeSettings {
   float request_timeout = 0;
   float drain_timeout = 30;
   float stall_limit = 30;
+  float target_first_token = 2;
   int32_t max_connections = 4096;
   int32_t max_body_mb = 48;
   int32_t max_file_mb = 200;

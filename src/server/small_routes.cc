@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "host/prefix_report.h"
 #include "server/body_work.h"
 #include "server/console.h"
@@ -30,6 +32,35 @@ void answer_ready(const ServerContext& context, Call& call, bool says_why) {
   if (!readiness.ready) call.headers.set("retry-after", "1");
   call.headers.set("cache-control", "no-store");
   call.respond_json(readiness.ready ? 200 : 503, body);
+}
+
+namespace {
+
+ScaleSample scale_sample(Host& host, bool ready) {
+  if (!host.is_local()) return host.remote().scale();
+  const EngineStats stats = host.engine().stats();
+  const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
+  const double us_per_row = prompts.rows > 0 ? static_cast<double>(prompts.us) / static_cast<double>(prompts.rows) : 0;
+  const double mean_prompt = stats.ended > 0 ? static_cast<double>(stats.prompt_tokens) / static_cast<double>(stats.ended) : 0;
+  return {.workers = ready ? 1 : 0,
+          .kv_share = stats.pages > 0 ? static_cast<double>(stats.leased_pages) / stats.pages : 0,
+          .active_share = static_cast<double>(stats.running + stats.waiting) / std::max(1, host.facts().max_batch),
+          .queue_seconds = stats.waiting * mean_prompt * us_per_row * 1e-6};
+}
+
+}  // namespace
+
+void answer_scale(const ServerContext& context, Call& call) {
+  const ScaleSample sample = scale_sample(*context.host, readiness_of(context).ready);
+  const double target = static_cast<double>(context.settings.target_first_token);
+  call.headers.set("cache-control", "no-store");
+  call.respond_json(200, Json::object({{"workers_ready", int64_t{sample.workers}},
+                                       {"utilisation", utilisation(sample, target)},
+                                       {"kv_share", sample.kv_share},
+                                       {"active_share", sample.active_share},
+                                       {"queue_seconds", sample.queue_seconds},
+                                       {"target_first_token_seconds", target},
+                                       {"breach_predicted", sample.queue_seconds > target}}));
 }
 
 void answer_metrics(const ServerContext& context, Call& call) {
