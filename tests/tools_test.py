@@ -195,10 +195,18 @@ def a_format_beside_tools_holds_for_answers_and_calls():
     tool = {'type': 'object', 'properties': {'n': {'type': 'integer', 'minimum': 10, 'maximum': 99}}, 'required': ['n'], 'additionalProperties': False}
     with Server('--context', '4096', model=UNTRAINED) as server:
         api = openai_client(server)
-        for seed in range(4):
+        for seed in range(6):
+            strict = seed % 2 == 1
+            function = {'name': 'f', 'parameters': tool, 'strict': strict}
+            response = api.responses.create(
+                model='test', input='hi', temperature=1.5, max_output_tokens=200, reasoning={'effort': 'none'}, tools=[{'type': 'function', **function}],
+                text={'format': {'type': 'json_schema', 'name': 'x', 'schema': schema, 'strict': strict}})
+            if response.status == 'completed':
+                found = [(item.name, json.loads(item.arguments)) for item in response.output if item.type == 'function_call']
+                valid(found, {'f': tool}) if found else jsonschema.validate(json.loads(response.output_text), schema)
             answer = api.chat.completions.create(
-                model='test', messages=ASK, seed=seed, temperature=1.5, max_tokens=200, tools=[{'type': 'function', 'function': {'name': 'f', 'parameters': tool}}],
-                response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema}}, **OFF)
+                model='test', messages=ASK, seed=seed, temperature=1.5, max_tokens=200, tools=[{'type': 'function', 'function': function}],
+                response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema, 'strict': strict}}, **OFF)
             if answer.choices[0].finish_reason == 'tool_calls':
                 valid(chat_calls(answer), {'f': tool})
             elif answer.choices[0].finish_reason == 'stop':

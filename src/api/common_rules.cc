@@ -129,7 +129,8 @@ Status check_plain_schemas(const std::vector<ToolDefinition>& tools) {
   return {};
 }
 
-Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format) {
+Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format, const ProfileRules& rules) {
+  if (rules.strict_beside_others) return {};
   const auto is_strict = [](const ToolDefinition& tool) { return tool.strict.value_or(false); };
   const auto num_strict = std::count_if(tools.begin(), tools.end(), is_strict);
   if (num_strict == 0) return {};

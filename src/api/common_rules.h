@@ -42,7 +42,8 @@ Status check_tool_names_unique(const std::vector<ToolDefinition>& tools);
 Status check_tool_schemas(std::vector<ToolDefinition>& tools, const ProfileRules& rules);
 // The same for a wire whose strict tools may use all of JSON Schema: they stay as they are.
 Status check_plain_schemas(const std::vector<ToolDefinition>& tools);
-Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format);
+// Which profiles take strict tools beside others, or beside an answer format.
+Status check_strict_mix(const std::vector<ToolDefinition>& tools, bool has_format, const ProfileRules& rules);
 
 // Applies the client's choice to the declared tools: fills conversation.tools and tool_choice. `named` is the one tool that
 // is to be called.

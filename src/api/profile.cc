@@ -32,6 +32,8 @@ constexpr std::array kDifferences = std::to_array<ProfileDifference>({
      "the model sees and calls only these"},
     {&Rules::strict_refs_in_any_of, "a `$ref` among `anyOf` of a `strict` schema", "refused",
      "accepted, as SDKs write optional nested models"},
+    {&Rules::strict_beside_others, "a `strict` tool beside others, or beside a format of the answer", "refused",
+     "each is held to its own: calls to the tools, an answer without calls to the format"},
     {&Rules::long_completions, "`max_tokens` of Completions", "at most 4096", "as far as the context goes"},
     {&Rules::stored_responses, "`store`, `previous_response_id`, `background`, `metadata` of a response", "ignored", "honoured"},
     {&Rules::stored_responses, "`include` of a response with `message.output_text.logprobs`, without `top_logprobs`", "ignored",

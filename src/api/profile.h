@@ -39,6 +39,7 @@ struct ProfileRules {
   bool limits_calls = false;               // parallel_tool_calls, max_tool_calls and allowed_tools hold
   bool messages_errors = false;            // errors of Messages in the form of its SDK, not in that of all wires
   bool usage_apart = false;                // usage of a Chat stream with include_usage in a chunk of its own
+  bool strict_beside_others = false;       // strict tools beside others and beside an answer format
   bool long_completions = false;           // max_tokens of Completions beyond 4096
   bool waits_to_begin = false;             // however long an answer waits for its first token
 };

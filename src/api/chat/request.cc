@@ -65,7 +65,7 @@ class RequestChecker {
     DI_CHECK_OK(keep_allowed_tools(chat(), choice.allowed));
     DI_CHECK_OK(limit_calls(chat(), body_.parallel_tool_calls, std::nullopt));
     if (body_.tools.empty()) return {};
-    return check_strict_mix(chat().tools, body_.format.has_value());
+    return check_strict_mix(chat().tools, body_.format.has_value(), rules_);
   }
 
   Status check_stream_options() {

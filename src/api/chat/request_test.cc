@@ -155,6 +155,22 @@ TEST(ChatRequest, StrictSchemasAreEnforcedWhole) {
   EXPECT_EQ(tool.enforced->at("required").dump(), R"(["p","s"])");
 }
 
+// The recipe refuses them; the public service takes them, and so does `open`.
+TEST(ChatRequest, StrictToolsStandBesideOthersAndAFormat) {
+  const auto tool = [](const char* name, const char* strict) {
+    return std::string(R"({"type": "function", "function": {"name": ")") + name + R"(", "strict": )" + strict +
+           R"(, "parameters": {"type": "object", "properties": {}}}})";
+  };
+  const std::string mixed = kHead + R"(, "tools": [)" + tool("f", "true") + ", " + tool("g", "false") + "]}";
+  const std::string formed = kHead + R"(, "tools": [)" + tool("f", "true") +
+                             R"(], "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}})";
+  for (const std::string& body : {mixed, formed}) EXPECT_NE(error_of(body), "") << body;
+  EXPECT_EQ(accepted(mixed, options(Profile::kOpen)).conversation.tools.size(), 2u);
+  const Conversation chat = accepted(formed, options(Profile::kOpen)).conversation;
+  EXPECT_EQ(chat.format.kind, ResponseFormat::Kind::kJsonSchema);
+  EXPECT_TRUE(chat.tools.at(0).strict.value_or(false));
+}
+
 TEST(ChatRequest, OnlyProfileOpenLeavesSamplingToTheCheckpoint) {
   const ChatRequest official = accepted(kHead + "}"), open = accepted(kHead + "}", options(Profile::kOpen));
   EXPECT_TRUE(official.gives_temperature && official.gives_top_p);

@@ -80,7 +80,7 @@ class RequestChecker {
     DI_CHECK_OK(apply_tool_choice(chat(), tools, body_.choice, body_.chosen, rules_));
     DI_CHECK_OK(keep_allowed_tools(chat(), body_.allowed));
     DI_CHECK_OK(limit_calls(chat(), body_.parallel_tool_calls, body_.max_tool_calls));
-    return check_strict_mix(chat().tools, body_.format.kind != ResponseFormat::Kind::kText);
+    return check_strict_mix(chat().tools, body_.format.kind != ResponseFormat::Kind::kText, rules_);
   }
 
   Status check_numbers() {
