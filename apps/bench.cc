@@ -37,6 +37,7 @@ struct BenchSettings {
   int32_t tokens = 128;
   int32_t repeats = 3;
   int32_t streams = 0;
+  bool schema = false;
   bool spec_sweep = false;
   float spec_tokens_per_step = 0;
   void visit(FieldVisitor visit) {
@@ -62,6 +63,7 @@ struct BenchSettings {
            .value = "N",
            .min = 0,
            .max = 6});
+    visit({.name = "schema", .target = &schema, .help = "bench decode: also answers that are held to a JSON Schema, in turns"});
     visit({.name = "spec-sweep", .target = &spec_sweep, .help = "bench decode: speculation off, 1 to 5 drafts, every schedule"});
     visit({.name = "repeats", .target = &repeats, .help = "runs of which the best counts", .value = "N", .min = 1, .max = 1000});
   }
@@ -73,7 +75,7 @@ class BenchCommand final : public Command {
   std::string summary() const override { return fmt::format("measure: {}", fmt::join(kKinds, ", ")); }
   std::string examples() const override {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
-           "--spec-sweep --json\n  deepinfer bench prefill "
+           "--schema\n  deepinfer bench decode --spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
            "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
            "deepinfer bench router --trace conversation_trace.jsonl.zst\n"
@@ -122,6 +124,7 @@ class BenchCommand final : public Command {
       BenchModelOptions options;
       options.tokens = settings_.tokens;
       options.repeats = settings_.repeats;
+      options.schema = settings_.schema;
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
         BenchSpeculationOptions sweep{.repeats = settings_.repeats, .tokens_per_step = double{settings_.spec_tokens_per_step}};

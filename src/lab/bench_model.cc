@@ -10,6 +10,7 @@
 #include "core/event_queue.h"
 #include "cuda/cuda_device.h"
 #include "formats/checkpoint.h"
+#include "host/constraints.h"
 #include "host/open_device.h"
 #include "model/v41_model.h"
 
@@ -33,8 +34,15 @@ struct Timing {
   int64_t decoded = 0;     // tokens in that time
 };
 
-// `salt` makes the prompts of this run its own: the prefix cache would answer a second run of the same ones.
-Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t tokens, int32_t salt) {
+// Records without end, so that an answer has as many tokens as one that is held to nothing.
+constexpr const char* kRecords =
+    R"({"type":"array","minItems":100000,"items":{"type":"object","additionalProperties":false,"required":["name","size","kind"],)"
+    R"("properties":{"name":{"type":"string","maxLength":12},"size":{"type":"integer","minimum":0,"maximum":99999},)"
+    R"("kind":{"enum":["box","bag","jar"]}}}})";
+
+// `grammar` may be null. `salt` makes the prompts of this run its own: the prefix cache would answer a second run of the same ones.
+Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t tokens, int32_t salt,
+                           const Constraint* grammar = nullptr) {
   EventQueue queue;
   const double begin = now_seconds();
   for (int32_t s = 0; s < streams; ++s) {
@@ -42,7 +50,8 @@ Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t 
     request.prompt = bench_prompt(host, prompt, salt * streams + s);
     request.sampling.temperature = 0;
     request.max_tokens = tokens;
-    DI_CHECK_OK(host.engine().submit(std::move(request), queue.handler()));
+    std::unique_ptr<TokenMask> mask = grammar ? grammar->start({host.model().shape().eos_id}) : nullptr;
+    DI_CHECK_OK(host.engine().submit(std::move(request), queue.handler(), std::move(mask)));
   }
   Timing timing;
   int32_t started = 0, ended = 0;
@@ -112,16 +121,30 @@ double measure_read_bandwidth(int threads) {
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
   const int64_t bytes = bytes_per_token(host.model());
   const double bandwidth = bytes > 0 ? read_bandwidth(host) : 0;
+  std::shared_ptr<const Constraint> grammar;
+  if (options.schema) {
+    DI_TRY(grammar, host.constraints().of({.kind = OutputConstraint::Kind::kJson, .schema = kRecords}));
+  }
   for (const int32_t streams : options.streams) {
     if (streams > host.engine().options().max_batch) continue;
-    double best = 0;
+    double best = 0, best_held = 0;
     for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
       DI_TRY(const Timing timing, run_streams(host, streams, 32, options.tokens, repeat));
       best = std::max(best, static_cast<double>(timing.decoded) / timing.decode);
+      if (!grammar) continue;
+      DI_TRY(const Timing held, run_streams(host, streams, 32, options.tokens, repeat + options.repeats, grammar.get()));
+      best_held = std::max(best_held, static_cast<double>(held.decoded) / held.decode);
     }
     FigureRow row{.name = fmt::format("decode/{}", streams), .value = best, .unit = "tokens/s"};
     if (streams == 1 && bytes > 0) row.limit = bandwidth / static_cast<double>(bytes);
     report.add(std::move(row));
+    if (grammar) {
+      report.add({.name = fmt::format("decode/{}/schema", streams),
+                  .value = best_held,
+                  .unit = "tokens/s",
+                  .baseline = "no schema",
+                  .ratio = best_held / best});
+    }
     if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / best, .unit = "ms"});
   }
   if (bytes > 0) report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});

@@ -22,9 +22,10 @@ struct BenchModelOptions {
   std::vector<int32_t> prompts = {128, 512, 2048};  // prefill: tokens
   int32_t tokens = 128;                             // decode: of each answer
   int32_t repeats = 3;
+  bool schema = false;  // decode: answers that are held to a JSON Schema, too, in turns with the others
 };
 
-// Rows decode/N (tokens/s of all streams together) and decode/1/step (ms).
+// Rows decode/N (tokens/s of all streams together), decode/1/step (ms) and, asked for, decode/N/schema.
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report);
 // Rows prefill/N (tokens/s) and prefill/N/first_token (ms).
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report);
