@@ -154,6 +154,29 @@ class AlternatingMask final : public TokenMask {
   mutable int64_t asked_ = 0;
 };
 
+// Leaves no choice at five places of eight, and tells the engine so or lets it draw.
+class ForcingMask final : public TokenMask {
+ public:
+  explicit ForcingMask(bool tells) : tells_(tells) {}
+  MaskFill fill(std::span<uint32_t> words, const MaskDeadline&) const override {
+    if (++asked_ % 4 == 0) return MaskFill::kUnfinished;
+    std::fill(words.begin(), words.end(), only() < 0 ? ~0u : 0);
+    if (only() >= 0) words[static_cast<size_t>(only()) / 32] |= 1u << (only() % 32);
+    return MaskFill::kReady;
+  }
+  TokenId forced() const override { return tells_ ? only() : -1; }
+  bool accept(TokenId token) override { return (only() < 0 || token == only()) && ++count_ > 0; }
+  void rollback(int32_t num_tokens) override { count_ -= num_tokens; }
+  bool complete() const override { return false; }
+
+ private:
+  TokenId only() const { return count_ % 8 < 3 ? -1 : static_cast<TokenId>(3 + count_ * 7 % 29); }
+
+  const bool tells_;
+  int64_t count_ = 0;
+  mutable int64_t asked_ = 0;
+};
+
 // Requests of all kinds, ended at any moment in any way, in a pool that is too small: what is heard is what is heard alone.
 class Lives {
  public:
@@ -170,7 +193,7 @@ class Lives {
 
   void answer_alone(Engine& engine) {
     for (size_t i = 0; i < requests_.size(); ++i) {
-      const RequestId id = value(engine.submit(requests_[i], alone_.handler(), mask(i)));
+      const RequestId id = value(engine.submit(requests_[i], alone_.handler(), mask(i, false)));
       run_until_idle(engine);
       alone_ids_.push_back(id);
     }
@@ -186,7 +209,7 @@ class Lives {
         case 0:
         case 1: {
           const auto which = static_cast<size_t>(below(16));
-          const auto id = engine.submit(requests_[which], seen.handler(), mask(which));
+          const auto id = engine.submit(requests_[which], seen.handler(), mask(which, true));
           if (id) lives.emplace_back(*id, which);
           break;
         }
@@ -205,7 +228,10 @@ class Lives {
 
  private:
   int32_t below(uint32_t limit) { return static_cast<int32_t>(random_() % limit); }
-  static std::unique_ptr<TokenMask> mask(size_t which) { return which % 5 == 4 ? std::make_unique<AlternatingMask>() : nullptr; }
+  static std::unique_ptr<TokenMask> mask(size_t which, bool tells) {
+    if (which % 5 == 3) return std::make_unique<ForcingMask>(tells);
+    return which % 5 == 4 ? std::make_unique<AlternatingMask>() : nullptr;
+  }
   static void check(const Answer& answer, const Answer& alone, bool cut) {
     ASSERT_EQ(answer.finals, 1);
     ASSERT_NE(answer.finish, FinishReason::kError) << answer.error;
@@ -222,6 +248,27 @@ class Lives {
   Recorder alone_;
   std::vector<RequestId> alone_ids_;
 };
+
+// Tokens that are sure come without steps of their own, on both kinds of devices, and with the log-probability of a draw.
+TEST_F(EngineOverlap, ForcedTokensTakeNoSteps) {
+  Answer drawn;
+  for (const char* device : {"cpu", "delayed"}) {
+    for (const bool tells : {false, true}) {
+      open(device, {});
+      Request asked = request(5, 80);
+      asked.sampling.num_logprobs = 2;
+      const RequestId id = value(engine_->submit(asked, seen_.handler(), std::make_unique<ForcingMask>(tells)));
+      run_until_idle(*engine_);
+      if (drawn.tokens.empty()) drawn = seen_[id];
+      EXPECT_EQ(seen_[id], drawn) << device << tells;
+      EXPECT_EQ(drawn.tokens.size(), 80u);
+      const EngineStats stats = engine_->stats();
+      EXPECT_EQ(stats.forced_tokens > 30, tells) << device;
+      EXPECT_EQ(stats.steps < 60, tells) << device;
+      expect_all_free(*engine_);
+    }
+  }
+}
 
 TEST_F(EngineOverlap, AnswersAreThoseOfALoneRun) {
   const auto shuffle = static_cast<uint32_t>(::testing::UnitTest::GetInstance()->random_seed());

@@ -114,7 +114,8 @@ struct EngineStats {
   int64_t prompt_tokens = 0, completion_tokens = 0;  // of ended requests
   int32_t waiting = 0, running = 0;
   int32_t pages = 0, free_pages = 0, leased_pages = 0, cached_pages = 0;
-  int64_t preempted = 0;  // times a running request gave its pages up
+  int64_t preempted = 0;      // times a running request gave its pages up
+  int64_t forced_tokens = 0;  // of answers, which no step drew
   PrefixStats prefix;
   StoreTierStats store;
   SpeculationStats speculation;

@@ -87,6 +87,7 @@ class Engine::Loop {
   void commit(const StepPlan& plan);
   int32_t commit_rows(Sequence& sequence, const SequenceRows& rows, size_t first_logits);
   bool mask_is_ready(Sequence& sequence, size_t row);
+  void append_forced(Sequence& sequence);
   bool follow_constraint(Sequence& sequence, TokenId token);
   Status take_over(Sequence& sequence);
   void commit_token(Sequence& sequence, const SampleResult& result);

@@ -46,6 +46,7 @@ int32_t Engine::Loop::commit_rows(Sequence& sequence, const SequenceRows& rows, 
     // The handler may have ended the answer with this token: the next one is not shown then.
     read_inbox();
   }
+  append_forced(sequence);
   if (verified > 0 && !sequence.mask_waits) speculation_->note_verified(sequence, verified, accepted);
   // A call of finish() may have cut the answer.
   sequence.computed = std::min(sequence.computed, static_cast<Position>(sequence.tokens.size()));
@@ -74,6 +75,21 @@ bool Engine::Loop::follow_constraint(Sequence& sequence, TokenId token) {
   if (sequence.masked) return sequence.mask->accept(token);
   sequence.masked = token == sequence.request.constraint.begins_after;
   return true;
+}
+
+// Text that the constraint leaves no choice about needs no draws: its tokens are part of the answer at once, and get their rows
+// together in the next step. While a step in flight still draws the first of them, the sequence has no part in the one behind.
+void Engine::Loop::append_forced(Sequence& sequence) {
+  const auto forced = [&] { return sequence.masked && !sequence.ended() ? sequence.mask->forced() : -1; };
+  if (!sequence.masked || sequence.mask_waits) return;
+  sequence.awaits_forced = sequence.in_flight > 0 && forced() >= 0;
+  if (sequence.in_flight > 0) return;
+  for (TokenId token; (token = forced()) >= 0; ++counts_.forced_tokens) {
+    // What a draw of the only token allowed gives: its probability is 1.
+    const int32_t num_top = std::clamp(sequence.request.sampling.num_logprobs, 0, 1);
+    commit_token(sequence, {.token = token, .logprob = 0, .num_top = num_top, .top_tokens = {token}, .top_logprobs = {}});
+    read_inbox();
+  }
 }
 
 void Engine::Loop::commit_token(Sequence& sequence, const SampleResult& result) {

@@ -95,6 +95,7 @@ struct Sequence {
   std::unique_ptr<TokenMask> mask;  // null = every token may come; its state is that of the answer so far
   bool masked = false;              // the mask holds from the next token on (with thinking: behind its end)
   bool mask_waits = false;          // it was not ready in the last step, whose row runs again
+  bool awaits_forced = false;       // more tokens are sure than the step in flight draws
   CachedSequence cache;
   std::optional<PrefixVerdict> verdict;  // of the first start
   Phase phase = Phase::kWaiting;
@@ -125,7 +126,7 @@ struct Sequence {
 // Whether the next step has rows of it; what has ended or surely ends with the step in flight has none.
 inline bool takes_rows(const Sequence& sequence) {
   if (sequence.in_flight == 0) return !sequence.ended();
-  return goes_on({.ended = sequence.ended(),
+  return !sequence.awaits_forced && goes_on({.ended = sequence.ended(),
                   .draws = sequence.draw >= 0,
                   .answer_tokens = sequence.answer_tokens(),
                   .most_tokens = std::min(sequence.answer_limit, sequence.stop_limit)});

@@ -81,6 +81,24 @@ bool Automaton::advance(GrammarState& state, std::string_view bytes) {
   return true;
 }
 
+std::string Automaton::forced(GrammarState state, size_t most) {
+  std::string out;
+  while (out.size() < most && !state.complete) {
+    int only = -1, choices = 0;
+    for (const LexThread& thread : state.threads) {
+      for (int byte = 0; byte < 256 && choices < 2; ++byte) {
+        if (byte == only || lexer_.step(thread.lex, static_cast<uint8_t>(byte)) == 0) continue;
+        only = byte;
+        ++choices;
+      }
+    }
+    if (choices != 1) break;
+    out += static_cast<char>(only);
+    if (!advance(state, std::string_view(out).substr(out.size() - 1))) break;
+  }
+  return out;
+}
+
 void Automaton::adopt(const Automaton& from, size_t num_shared, std::span<GrammarState* const> states) {
   RegexTranslation translation(from.lexer_.arena(), lexer_.arena(), num_shared);
   Earley::Adoption row(from.earley_, from.lexer_, earley_, lexer_, translation);

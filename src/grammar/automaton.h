@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -41,6 +42,8 @@ class Automaton {
   GrammarState begin();
   // False when no text of the grammar goes on with `bytes`; the state is then unchanged.
   bool advance(GrammarState& state, std::string_view bytes);
+  // The bytes that surely come next, up to `most`: none where there is a choice, or where the text may end.
+  std::string forced(GrammarState state, size_t most);
   // words: [vocabulary().num_words()]. False when it left off, because of the deadline or because it is exhausted.
   bool mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline = {});
   // Takes over what `from` knows of `states`, and nothing else of it; both began as copies of one automaton whose arena had

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "grammar/regex_syntax.h"
@@ -19,6 +20,10 @@ constexpr size_t kRoom = 24 << 20, kRoomOfFill = 64 << 20;
 
 // Processor time for one set. The slowest seen takes 0.9 s: a choice of 200 open objects, each again with a choice of all.
 constexpr int64_t kMaxFillUs = 5'000'000;
+
+// How far ahead a text is followed that leaves no choice, and how many tokens before it are tokenized with it: where tokens
+// begin depends on little of what is before.
+constexpr size_t kMaxForced = 96, kContext = 16;
 
 // Beyond so many lexer states (about a kilobyte each) a seed learns no more.
 constexpr size_t kMaxLearned = 1000;
@@ -72,7 +77,7 @@ class ConstraintMask final : public TokenMask {
   ConstraintMask(std::shared_ptr<AutomatonSeed> seed, const GrammarState& first, std::vector<TokenId> end_ids)
       : seed_(std::move(seed)), automaton_(*seed_->get()), begun_bytes_(automaton_.bytes()), end_ids_(std::move(end_ids)) {
     give_room(automaton_, begun_bytes_);
-    history_.push_back({first, automaton_.num_rows()});
+    history_.push_back({first, automaton_.num_rows(), -1});
   }
   ~ConstraintMask() override { seed_->offer(std::move(automaton_)); }
 
@@ -82,6 +87,13 @@ class ConstraintMask final : public TokenMask {
     RegexArena& arena = automaton_.lexer().arena();
     if (!std::exchange(filling_, true)) left_us_ = kMaxFillUs;
     arena.start_clock(left_us_);
+    if (const TokenId only = forced(); only >= 0) {
+      std::fill(words.begin(), words.end(), 0);
+      words[static_cast<size_t>(only) / 32] |= 1u << (only % 32);
+      arena.stop_clock();
+      filling_ = false;
+      return arena.spent() ? MaskFill::kFailed : MaskFill::kReady;
+    }
     const size_t num_words = automaton_.vocabulary().num_words();
     const bool ready = automaton_.mask(now.state, words.first(num_words), deadline);
     left_us_ = arena.stop_clock();
@@ -96,11 +108,27 @@ class ConstraintMask final : public TokenMask {
     return MaskFill::kReady;
   }
 
+  // Only the tokenizer's own way to write a text that is sure to come: so the state stays a function of the accepted tokens,
+  // however they came to be known.
+  TokenId forced() const override {
+    if (forced_) return *forced_;
+    const std::string text = automaton_.forced(history_.back().state, kMaxForced);
+    if (text.size() < 2) return *(forced_ = -1);  // its only piece is not settled
+    std::string before;
+    const size_t first = history_.size() - std::min(history_.size() - 1, kContext);
+    for (size_t i = first; i < history_.size(); ++i) before += automaton_.vocabulary().bytes(history_[i].token);
+    return *(forced_ = automaton_.vocabulary().settled_token(before, text));
+  }
+
   bool accept(TokenId token) override {
     filling_ = false;
+    const TokenId only = forced();
+    if (only >= 0 && token != only) return false;
+    forced_.reset();
+    if (only >= 0) tidy();  // of forced tokens no set is asked for
     if (std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end()) {
       if (!complete()) return false;
-      history_.push_back({{}, history_.back().num_rows});
+      history_.push_back({{}, history_.back().num_rows, token});
       return true;
     }
     if (token < 0 || token >= automaton_.vocabulary().size()) return false;
@@ -109,12 +137,13 @@ class ConstraintMask final : public TokenMask {
     if (bytes.empty() || !automaton_.advance(state, bytes)) return false;
     size_t num_rows = history_.back().num_rows;
     for (const LexThread& thread : state.threads) num_rows = std::max<size_t>(num_rows, thread.row + 1u);
-    history_.push_back({std::move(state), num_rows});
+    history_.push_back({std::move(state), num_rows, token});
     return true;
   }
 
   void rollback(int32_t num_tokens) override {
     filling_ = false;
+    forced_.reset();
     history_.resize(history_.size() - static_cast<size_t>(num_tokens));
   }
   bool complete() const override { return history_.back().state.complete; }
@@ -123,6 +152,7 @@ class ConstraintMask final : public TokenMask {
   struct Entry {
     GrammarState state;
     size_t num_rows = 0;  // rows below this are in use
+    TokenId token = -1;   // that led here
   };
   static constexpr size_t kEntryBytes = sizeof(Entry) + 2 * sizeof(LexThread);
 
@@ -139,7 +169,8 @@ class ConstraintMask final : public TokenMask {
   void begin_anew() const {
     Automaton fresh(*seed_->get());
     fresh.lexer().arena().extend();
-    if (history_.size() > kMaxRollback + 1u) history_.erase(history_.begin(), history_.end() - (kMaxRollback + 1));
+    constexpr size_t kKept = kMaxRollback + 1 + kContext;
+    if (history_.size() > kKept) history_.erase(history_.begin(), history_.end() - kKept);
     std::vector<GrammarState*> states;
     for (Entry& entry : history_) states.push_back(&entry.state);
     fresh.adopt(automaton_, seed_->num_shared(), states);
@@ -154,6 +185,7 @@ class ConstraintMask final : public TokenMask {
   std::vector<TokenId> end_ids_;
   mutable std::vector<Entry> history_;
   mutable bool filling_ = false;  // a set is begun and not ready
+  mutable std::optional<TokenId> forced_;  // of the last entry, when known
   mutable int64_t left_us_ = 0;   // of its time
   mutable size_t room_ = kRoom;
   mutable bool is_new_ = false;

@@ -45,6 +45,9 @@ class TokenMask {
   // overrun by some milliseconds, so that each call brings the mask forward.
   virtual MaskFill fill(std::span<uint32_t> words, const MaskDeadline& deadline) const = 0;
   MaskFill fill(std::span<uint32_t> words) const { return fill(words, MaskDeadline()); }
+  // The one token that may come next, where the constraint leaves no choice of text and no other text would be tokenized to
+  // it; -1 elsewhere. fill() allows nothing else there, so the token may be taken without a draw.
+  virtual TokenId forced() const { return -1; }
   // False when the token is not allowed; the state is then unchanged.
   virtual bool accept(TokenId token) = 0;
   // Takes back the last `num_tokens` accepted tokens.

@@ -27,9 +27,12 @@ int32_t plain_chars(std::string_view bytes) {
 std::shared_ptr<const Vocabulary> Vocabulary::create(const Tokenizer& tokenizer, const std::vector<std::string_view>& markup) {
   auto out = std::make_shared<Vocabulary>();
   const auto counts = [&](std::string_view text) { return std::find(markup.begin(), markup.end(), text) != markup.end(); };
+  out->tokenizer_ = &tokenizer;
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     out->begins_.push_back(static_cast<uint32_t>(out->bytes_.size()));
-    if (!tokenizer.is_added(id) || counts(tokenizer.token_bytes(id))) out->bytes_ += tokenizer.token_bytes(id);
+    const bool is_markup = tokenizer.is_added(id) && counts(tokenizer.token_bytes(id));
+    if (is_markup) out->markup_.push_back(tokenizer.token_bytes(id));
+    if (is_markup || !tokenizer.is_added(id)) out->bytes_ += tokenizer.token_bytes(id);
   }
   out->begins_.push_back(static_cast<uint32_t>(out->bytes_.size()));
   out->build();
@@ -45,6 +48,36 @@ std::shared_ptr<const Vocabulary> Vocabulary::create(const std::vector<std::stri
   out->begins_.push_back(static_cast<uint32_t>(out->bytes_.size()));
   out->build();
   return out;
+}
+
+// Markup is cut out first, as it is where texts are read; what may be the beginning of one is not settled.
+TokenId Vocabulary::settled_token(std::string_view before, std::string_view text) const {
+  if (!tokenizer_) return -1;
+  const std::string all = std::string(before) + std::string(text);
+  std::vector<TokenId> ids;
+  size_t from = 0, open = all.size();
+  for (size_t at = 0; at < all.size(); ++at) {
+    const std::string_view rest = std::string_view(all).substr(at);
+    const auto found = std::find_if(markup_.begin(), markup_.end(), [&](std::string_view mark) {
+      return rest.starts_with(mark) || mark.starts_with(rest);
+    });
+    if (found == markup_.end()) continue;
+    open = at;
+    if (rest.size() < found->size()) break;
+    tokenizer_->append_content(std::string_view(all).substr(from, at - from), ids);
+    ids.push_back(*tokenizer_->added_token(*found));
+    from = at + found->size();
+    at = from - 1;
+    open = all.size();
+  }
+  tokenizer_->append_settled(std::string_view(all).substr(from, open - from), ids);
+  size_t end = 0;
+  for (const TokenId id : ids) {
+    if (end == before.size()) return id;
+    if (end > before.size()) break;
+    end += tokenizer_->token_bytes(id).size();
+  }
+  return -1;
 }
 
 void Vocabulary::build() {

@@ -25,7 +25,7 @@ class Vocabulary {
     TokenTrie trie;
   };
 
-  // Added tokens (turn markers and the like) are never part of a constrained answer.
+  // Added tokens (turn markers and the like) are never part of a constrained answer. `tokenizer` must outlive this.
   static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer) { return create(tokenizer, {}); }
   // But those spelled as in `markup`, which then count as text.
   static std::shared_ptr<const Vocabulary> create(const Tokenizer& tokenizer, const std::vector<std::string_view>& markup);
@@ -39,6 +39,9 @@ class Vocabulary {
     const auto i = static_cast<size_t>(token);
     return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
   }
+  // The token that `text` goes on with behind `before` when both are tokenized together, whatever follows; -1 where that is not
+  // settled, or no token begins behind `before`.
+  TokenId settled_token(std::string_view before, std::string_view text) const;
   // The first one holds the tokens of no slice.
   const std::vector<Slice>& slices() const { return slices_; }
   size_t max_depth() const { return max_depth_; }
@@ -50,6 +53,8 @@ class Vocabulary {
   std::vector<uint32_t> begins_;
   std::vector<Slice> slices_;
   size_t max_depth_ = 0;
+  const Tokenizer* tokenizer_ = nullptr;
+  std::vector<std::string_view> markup_;  // as the tokenizer spells it
 };
 
 }  // namespace deepinfer

@@ -121,6 +121,14 @@ const uint8_t* Pretokenizer::other_end(const uint8_t* at, const uint8_t* end) co
   return run;
 }
 
+bool Pretokenizer::blank(const uint8_t* at, const uint8_t* end) const {
+  for (Char next; at < end; at += next.length) {
+    next = char_at(at, end);
+    if (next.kind != kSpace && next.kind != kNewline) return false;
+  }
+  return true;
+}
+
 const uint8_t* Pretokenizer::next_piece(const uint8_t* at, const uint8_t* end) const {
   const Char first = char_at(at, end);
   const uint8_t* next = at + first.length;

@@ -32,6 +32,8 @@ class Pretokenizer {
 
   // End of the piece that starts at `at`. REQUIRES: at < end, and `at` is the text's start or the end of a piece.
   const uint8_t* next_piece(const uint8_t* at, const uint8_t* end) const;
+  // Nothing but white space and line breaks.
+  bool blank(const uint8_t* at, const uint8_t* end) const;
 
  private:
   struct Char {

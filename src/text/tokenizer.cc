@@ -102,6 +102,23 @@ void Tokenizer::append_content(std::string_view text, std::vector<TokenId>& ids)
   tables_->append_content(text, ids, scratch);
 }
 
+void Tokenizer::append_settled(std::string_view text, std::vector<TokenId>& ids) const {
+  const auto* const begin = reinterpret_cast<const uint8_t*>(text.data());
+  const uint8_t* const end = begin + text.size();
+  const Pretokenizer& pieces = tables_->pretokenizer;
+  // What a piece is depends on the text from its start, and one ends where the next begins unless both are white space.
+  const uint8_t* last = begin;
+  for (const uint8_t *at = begin, *next; at < end; at = next) {
+    next = pieces.next_piece(at, end);
+    if (!pieces.blank(at, next)) last = at;
+  }
+  Bpe::Scratch scratch;
+  for (const uint8_t *at = begin, *next; at < last; at = next) {
+    next = pieces.next_piece(at, end);
+    tables_->bpe.encode(at, static_cast<size_t>(next - at), ids, scratch);
+  }
+}
+
 std::vector<TokenId> Tokenizer::encode_content_by_rank(std::string_view text) const {
   std::vector<TokenId> ids;
   Bpe::Scratch scratch;

@@ -39,6 +39,10 @@ class Tokenizer {
   // encode_content() onto the end of `ids`: prompts are made of many runs.
   void append_content(std::string_view text, std::vector<TokenId>& ids) const;
 
+  // The tokens encode_content() begins with, whatever may follow the text: all but those of its last piece and the white space
+  // behind it.
+  void append_settled(std::string_view text, std::vector<TokenId>& ids) const;
+
   // Invalid UTF-8 becomes U+FFFD; ids that no token has add nothing (contains() tells).
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
   std::string decode_bytes(std::span<const TokenId> ids, bool skip_special = false) const;
