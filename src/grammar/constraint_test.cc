@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <numeric>
 #include <random>
 
 #include "base/file.h"
@@ -40,14 +42,23 @@ struct Case {
 TEST(Schema, AcceptsExactlyTheValid) {
   const std::vector<Case> cases{
       {R"({"type":"integer","minimum":-3,"exclusiveMaximum":12,"multipleOf":3})",
-       {"-3", "0", "9", "3.0", "-0"},
-       {"12", "4", "-6", "3.5", "\"3\""}},
+       {"-3", "0", "9", "-0"},
+       {"12", "4", "-6", "3.5", "\"3\"", "3.0"}},
       {R"({"type":"number","minimum":0.1,"maximum":0.25})", {"0.1", "0.2", "0.25", "0.250"}, {"0.09", "0.26", "1", "-0.1"}},
       {R"({"type":"string","minLength":2,"maxLength":3,"pattern":"^[a-z😀]+$"})",
        {"\"ab\"", "\"a😀z\""},
        {"\"a\"", "\"abcd\"", "\"aB\"", "7"}},
       {R"({"type":"string","pattern":"\\n"})", {"\"a\\nb\"", "\"\\u000a\""}, {"\"n\""}},
-      {R"({"enum":["a",1,null,[1,{"k":true}]]})", {"\"a\"", "1", "1.0", "null", "[1,{\"k\":true}]"}, {"\"b\"", "[1]", "true"}},
+      {R"({"enum":["a",1,null,[1,{"k":true}]]})", {"\"a\"", "1", "null", "[1,{\"k\":true}]"}, {"\"b\"", "[1]", "true", "1.0"}},
+      // 1.0 is an integer, which no answer writes so; what excludes integers excludes it.
+      {R"({"not":{"type":"integer"}})", {"1.5", "\"1\""}, {"1", "1.0", "1.00"}},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", {"1.5"}, {"1", "1.0"}},
+      {R"({"anyOf":[{"type":"integer"},{"type":"string"}]})", {"1", "\"a\""}, {"1.0"}},
+      {R"({"type":"number","minimum":1})", {"1", "1.0", "2.50"}, {"0.9"}},
+      {R"({"$schema":"http://json-schema.org/draft-07/schema#","contentEncoding":"base64","type":"string"})",
+       {"\"\"", "\"YWJj\"", "\"YQ==\""},
+       {"\"YQ=\"", "\"a%bc\""}},
+      {R"({"contentEncoding":"base64"})", {"\"a%bc\""}, {}},
       {R"({"properties":{"a":{"type":"integer"},"b":{}},"required":["b"],"additionalProperties":false,"type":"object"})",
        {"{\"b\":1}", "{\"b\":[],\"a\":2}", "{ \"a\": 1, \"b\": {} }"},
        {"{\"a\":1}", "{\"b\":1,\"b\":2}", "{\"b\":1,\"c\":2}", "{}", "[]"}},
@@ -100,6 +111,10 @@ TEST(Schema, RefusalsNameKeywordAndPath) {
   EXPECT_NE(refusal(R"({"type":"wrong"})").find("'type' at #"), std::string::npos);
   EXPECT_NE(refusal(R"({"allOf":[{"type":"string"},{"type":"null"}]})").find("no value"), std::string::npos);
   EXPECT_NE(refusal(R"({"type":"string","format":"idn-email"})").find("'format' at #"), std::string::npos);
+  EXPECT_NE(refusal(R"({"$schema":"http://json-schema.org/draft-07/schema#","items":{"contentMediaType":"application/json"}})")
+                .find("'contentMediaType' at #/items"),
+            std::string::npos)
+      << refusal(R"({"$schema":"http://json-schema.org/draft-07/schema#","items":{"contentMediaType":"application/json"}})");
   EXPECT_NE(refusal(R"({"$schema":"http://a.b/own"})").find("'$schema'"), std::string::npos);
   // What leads to conditions on single items is named, and `contains` only where it is.
   EXPECT_NE(refusal(R"({"type":"array","minItems":2000,"not":{"prefixItems":[{"type":"null"}]}})")
@@ -245,6 +260,59 @@ TEST(Constraint, MasksAndAcceptAgreeOnEveryToken) {
       answer += vocabulary->bytes(next);
     }
   }
+}
+
+// A text of words, numbers, signs and white space: what stands in it as it is, and what is left open.
+std::pair<std::string, std::string> pattern_and_text(std::mt19937& random) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> open{
+      {"[a-z]{1,9}", {"a", "story", "zq"}}, {"[0-9]+", {"7", "2024", "31"}}, {"( |\n)*", {"", " ", "\n  \n", "   "}}, {"(yes|no)", {"yes", "no"}}};
+  const std::vector<const char*> sure{"The answer", " is", "\n\n  ", "12345", ", ", "é", "日本語", "{\"name\":", "<b>", "don't", "   ", "_x1", " => [", "\n"};
+  std::string pattern, text;
+  for (int i = 0; i < 12; ++i) {
+    if (random() % 3 == 0) {
+      const auto& [part, texts] = open[random() % open.size()];
+      pattern += part;
+      text += texts[random() % texts.size()];
+    } else {
+      const std::string_view part = sure[random() % sure.size()];
+      for (const char c : part) pattern += std::string(std::string_view("()[]{}.*+?^$|\\").find(c) != std::string_view::npos ? "\\" : "") + c;
+      text += part;
+    }
+  }
+  return {pattern, text};
+}
+
+// Text that is sure to come is written as the tokenizer writes it, whatever follows, and only so.
+TEST(Constraint, SureTextHasTheTokensOfTheTokenizer) {
+  const auto json = read_file(std::string(DEEPINFER_SOURCE_DIR) + "/models/tiny-v41/tokenizer.json");
+  const auto tokenizer = Tokenizer::parse(*json);
+  ASSERT_TRUE(tokenizer);
+  const auto vocabulary = Vocabulary::create(*tokenizer);
+  std::mt19937 random(17);
+  std::vector<uint32_t> words(vocabulary->num_words());
+  int sure = 0;
+  for (int round = 0; round < 300; ++round) {
+    const auto [pattern, text] = pattern_and_text(random);
+    const auto constraint = compile_regex(vocabulary, pattern);
+    ASSERT_TRUE(constraint) << pattern;
+    auto mask = (*constraint)->start({0}), silent = (*constraint)->start({0});
+    for (const TokenId token : tokenizer->encode_content(text)) {
+      const TokenId only = mask->forced();
+      silent->fill(words);
+      ASSERT_TRUE(words[static_cast<size_t>(token) / 32] >> (token % 32) & 1) << pattern << "\n" << text;
+      if (only >= 0) {
+        ++sure;
+        ASSERT_EQ(only, token) << pattern << "\n" << text;
+        ASSERT_EQ(std::transform_reduce(words.begin(), words.end(), 0, std::plus(), [](uint32_t w) { return std::popcount(w); }), 1);
+      }
+      ASSERT_TRUE(mask->accept(token) && silent->accept(token)) << pattern << "\n" << text;
+      mask->rollback(1);
+      ASSERT_EQ(mask->forced(), only);
+      ASSERT_TRUE(mask->accept(token));
+    }
+    EXPECT_TRUE(mask->complete()) << pattern << "\n" << text;
+  }
+  EXPECT_GT(sure, 2000);
 }
 
 // What an answer has worked out changes nothing for the next one.

@@ -190,8 +190,29 @@ RegexArena::Edges RegexArena::multiple_edges(Rx rx) {
 bool RegexArena::alive(Rx rx) {
   if (rx == kNothing) return false;
   if (nodes_[rx].positive || nodes_[rx].nullable) return true;
-  if (nodes_[rx].alive == Alive::kUnknown) nodes_[rx].alive = search_alive(rx) ? Alive::kYes : Alive::kNo;
+  if (nodes_[rx].alive == Alive::kUnknown) nodes_[rx].alive = find_alive(rx) ? Alive::kYes : Alive::kNo;
   return nodes_[rx].alive == Alive::kYes;
+}
+
+// By its parts as far as they tell, which needs no derivatives: behind each byte of a key that may have any name but some stands
+// such an expression, and searching made the first masks there half as slow again.
+bool RegexArena::find_alive(Rx rx) {
+  switch (kind(rx)) {
+    case Kind::kConcat: {
+      // A loop, since chains may be long.
+      for (; kind(rx) == Kind::kConcat; rx = arg(rx, 1)) {
+        if (!alive(arg(rx, 0))) return false;
+      }
+      return alive(rx);
+    }
+    case Kind::kOr: {
+      const std::vector<Rx> choices(args(rx).begin(), args(rx).end());
+      return std::any_of(choices.begin(), choices.end(), [&](Rx choice) { return alive(choice); });
+    }
+    case Kind::kRepeat:
+    case Kind::kJsonBody: return alive(arg(rx, 0));  // every text may be written in a string
+    default: return search_alive(rx);
+  }
 }
 
 bool RegexArena::search_alive(Rx start) {

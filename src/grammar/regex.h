@@ -141,6 +141,7 @@ class RegexArena {
   Edges escape_edges(Rx rx);
   Edges multiple_edges(Rx rx);
   Edges combine(const std::vector<Edges>& parts, bool is_and);
+  bool find_alive(Rx rx);
   bool search_alive(Rx rx);
 
   RegexLimits limits_;

@@ -62,6 +62,7 @@ struct SchemaAtom {
   KeySet keys;
   SchemaId value = kAnyValue;
   int64_t low = 0, high = kUnbounded;
+  bool integral = false;  // of kNumber: all of them are integers
 
   // Of which type it speaks.
   uint32_t subject() const;

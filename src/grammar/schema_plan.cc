@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "grammar/number_text.h"
+
 namespace deepinfer {
 namespace {
 
@@ -47,6 +49,7 @@ class Planner {
     RegexArena& arena = shapes_.arena();
     if (!arena.alive(out.scalars.text)) out.scalars.text = kNothing;
     if (!arena.alive(out.scalars.number)) out.scalars.number = kNothing;
+    if (out.scalars.integral) out.scalars.number = plain_integers(out.scalars.number);
     for (const ObjectShape& shape : std::vector<ObjectShape>(shapes_.objects(id))) plan_object(shape, out);
     for (const ArrayShape& shape : std::vector<ArrayShape>(shapes_.arrays(id))) {
       ArrayPlan plan = plan_array(shapes_, shape, [this](SchemaId item) { return number(item); });
@@ -58,6 +61,15 @@ class Planner {
       if (plan.viable(ArrayState::first(plan))) out.arrays.push_back(std::move(plan));
     }
     plan_.values[value] = std::move(out);
+  }
+
+  // 14.0 is an integer, too, but many readers of typed data refuse it. Every integer of the language has a text without a fraction
+  // there, so nothing gets lost.
+  Rx plain_integers(Rx number) {
+    RegexArena& arena = shapes_.arena();
+    const Rx plain = integer_number(arena, false);
+    if (number == kNothing) return kNothing;
+    return number == integer_number(arena, true) ? plain : arena.intersect({number, plain});
   }
 
   void plan_object(const ObjectShape& shape, ValuePlan& out) {

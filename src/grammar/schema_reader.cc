@@ -183,7 +183,7 @@ Result<std::optional<int64_t>> SchemaReader::count(const Place& at, const char* 
 const std::vector<SchemaKeyword>& schema_keywords() {
   using Use = SchemaKeyword::Use;
   static const std::vector<SchemaKeyword> kTable{
-      {"type", Use::kEnforced, "1.0 is an integer from draft 6 on"},
+      {"type", Use::kEnforced, "1.0 is an integer from draft 6 on, and written 1"},
       {"enum", Use::kEnforced, ""},
       {"const", Use::kEnforced, ""},
       {"properties", Use::kEnforced, "in any order, each at most once"},
@@ -207,6 +207,8 @@ const std::vector<SchemaKeyword>& schema_keywords() {
       {"maxLength", Use::kEnforced, "counts code points"},
       {"pattern", Use::kPartly, "no back references, look-behind, word borders, Unicode properties"},
       {"format", Use::kPartly, "the formats below; others are notes"},
+      {"contentEncoding", Use::kPartly, "in draft 7 base64, in others a note"},
+      {"contentMediaType", Use::kPartly, "in draft 7 JSON is refused; else a note"},
       {"minimum", Use::kEnforced, ""},
       {"maximum", Use::kEnforced, ""},
       {"exclusiveMinimum", Use::kEnforced, ""},

@@ -62,6 +62,7 @@ class SchemaReader {
   Status read_type(const Place& at);
   Status read_values(const Place& at);
   Status read_strings(const Place& at);
+  Result<std::optional<Rx>> contents(const Place& at);
   Status read_numbers(const Place& at);
   Status read_bound(const Place& at, const char* word, const char* exclusive, bool is_low);
   Status read_objects(const Place& at);

@@ -20,7 +20,8 @@ Result<SchemaId> SchemaReader::type(const Place& at, const Json& name) {
   if (word == "integer") {
     const Rx text = integer_number(arena_, draft_ != SchemaDraft::kDraft4);
     return algebra_.all_of(
-        {algebra_.types(kNumberType), algebra_.atom({.kind = SchemaAtom::Kind::kNumber, .text = text, .keys = {}})});
+        {algebra_.types(kNumberType),
+         algebra_.atom({.kind = SchemaAtom::Kind::kNumber, .text = text, .keys = {}, .integral = true})});
   }
   return fault(at.path, "type", fmt::format("{} is no type", name.dump()));
 }
@@ -46,6 +47,7 @@ SchemaId SchemaReader::constant(const Json& value) { return constants({value}); 
 
 SchemaId SchemaReader::constants(const std::vector<Json>& values) {
   uint32_t types = 0;
+  bool integral = true;
   std::vector<Rx> texts, numbers;
   std::vector<SchemaId> parts;
   using Atom = SchemaAtom::Kind;
@@ -57,6 +59,7 @@ SchemaId SchemaReader::constants(const std::vector<Json>& values) {
       case Json::Kind::kNumber:
         if (const auto decimal = parse_decimal(value.number_text())) {
           numbers.push_back(number_equal(arena_, *decimal));
+          integral &= decimal->fraction.empty();
         } else {
           shapes_.fail("", fmt::format("the constant {} has too many digits", value.number_text()));
         }
@@ -94,9 +97,9 @@ SchemaId SchemaReader::constants(const std::vector<Json>& values) {
                          algebra_.atom({.kind = Atom::kText, .text = arena_.alternate(std::move(texts)), .keys = {}})}));
   }
   if (!numbers.empty()) {
-    parts.push_back(
-        algebra_.all_of({algebra_.types(kNumberType),
-                         algebra_.atom({.kind = Atom::kNumber, .text = arena_.alternate(std::move(numbers)), .keys = {}})}));
+    const Rx text = arena_.alternate(std::move(numbers));
+    parts.push_back(algebra_.all_of(
+        {algebra_.types(kNumberType), algebra_.atom({.kind = Atom::kNumber, .text = text, .keys = {}, .integral = integral})}));
   }
   return algebra_.any_of(std::move(parts));
 }
@@ -141,6 +144,8 @@ Status SchemaReader::read_strings(const Place& at) {
     DI_TRY(const Rx rx, pattern(at, "pattern", text->as_string()));
     add(rx);
   }
+  DI_TRY(const std::optional<Rx> encoded, contents(at));
+  if (encoded) add(*encoded);
   if (const Json* format = at.schema.find("format"); format && format->is_string() && options_.assert_formats) {
     const auto rx = format_text(arena_, format->as_string());
     if (rx) add(*rx);
@@ -148,6 +153,19 @@ Status SchemaReader::read_strings(const Place& at) {
       return refuse(at.path, "format", fmt::format("the format '{}' is not known here", format->as_string()));
   }
   return {};
+}
+
+// Conditions in draft 7, notes before and since.
+Result<std::optional<Rx>> SchemaReader::contents(const Place& at) {
+  const Json &encoding = at.schema.at("contentEncoding"), &media = at.schema.at("contentMediaType");
+  if (draft_ != SchemaDraft::kDraft7) return std::optional<Rx>();
+  if (media.is_string() && media.as_string().find("json") != std::string::npos)
+    return refuse(at.path, "contentMediaType", "what stands inside a string is not looked into");
+  const std::string name = encoding.is_string() ? encoding.as_string() : "binary";
+  if (name == "7bit" || name == "8bit" || name == "binary") return std::optional<Rx>();
+  if (name != "base64") return refuse(at.path, "contentEncoding", fmt::format("'{}' is not known here", name));
+  DI_TRY(const Rx text, pattern(at, "contentEncoding", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"));
+  return std::optional<Rx>(text);
 }
 
 Status SchemaReader::read_bound(const Place& at, const char* word, const char* exclusive, bool is_low) {

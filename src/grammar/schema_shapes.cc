@@ -82,7 +82,7 @@ Scalars SchemaShapes::of_atom(const SchemaAtom& atom) {
       return {atom.types & others, atom.types & kStringType ? any_text_ : kNothing,
               atom.types & kNumberType ? any_number_ : kNothing};
     case SchemaAtom::Kind::kText: return {others, within_strings(atom.text), any_number_};
-    case SchemaAtom::Kind::kNumber: return {others, any_text_, atom.text};
+    case SchemaAtom::Kind::kNumber: return {others, any_text_, atom.text, atom.integral};
     default: return {others, any_text_, any_number_};
   }
 }
@@ -95,7 +95,9 @@ Scalars SchemaShapes::joined(const Scalars& a, const Scalars& b, bool is_and) {
     if (is_and) return x == all ? y : y == all ? x : arena_.intersect({x, y});
     return x == all || y == all ? all : arena_.alternate({x, y});
   };
-  return {is_and ? a.types & b.types : a.types | b.types, join(a.text, b.text, any_text_), join(a.number, b.number, any_number_)};
+  const bool first = a.integral || a.number == kNothing, second = b.integral || b.number == kNothing;
+  return {is_and ? a.types & b.types : a.types | b.types, join(a.text, b.text, any_text_), join(a.number, b.number, any_number_),
+          is_and ? first || second : first && second};
 }
 
 Scalars SchemaShapes::complement(const Scalars& a) {

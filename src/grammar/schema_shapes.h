@@ -21,6 +21,7 @@ namespace deepinfer {
 struct Scalars {
   uint32_t types = 0;
   Rx text = kNothing, number = kNothing;
+  bool integral = false;  // no number but integers, which are then written without a fraction
 };
 
 struct ObjectShape {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "grammar/number_text.h"
 #include "grammar/room.h"
 #include "host/compressed_file.h"
 #include "host/shipped_files.h"
@@ -26,6 +27,16 @@ double percentile(std::vector<double>& values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return values[std::min(values.size() - 1, static_cast<size_t>(share * static_cast<double>(values.size())))];
+}
+
+// As answers write it: integers without fraction and exponent.
+Json plainly(Json value) {
+  for (Json& item : value.items()) item = plainly(std::move(item));
+  for (auto& [name, member] : value.members()) member = plainly(std::move(member));
+  if (!value.is_number()) return value;
+  const auto decimal = parse_decimal(value.number_text());
+  if (!decimal || !decimal->fraction.empty()) return value;
+  return Json::number((decimal->negative ? "-" : "") + decimal->whole);
 }
 
 class GrammarBench {
@@ -53,7 +64,8 @@ class GrammarBench {
     for (const Json& test : row.at("tests").items()) {
       const bool valid = test.at("valid").is_bool() && test.at("valid").as_bool();
       const std::string text = test.at("data").dump();
-      const bool passed = walk(**constraint, text);
+      const std::string plain = plainly(test.at("data")).dump();
+      const bool passed = walk(**constraint, text) || (plain != text && walk(**constraint, plain));
       ++(valid ? tally_.valid : tally_.invalid);
       if (passed == valid) continue;
       ++(valid ? tally_.blocked : tally_.accepted);

@@ -2,7 +2,8 @@
 //
 // Data: *.jsonl or *.jsonl.zst in a folder, one row a schema: {schema, tests: [{valid, data}], name?, draft?, optional?, file?}.
 // Each schema is compiled (with its first mask); each instance, as compact JSON in the tokens of the tokenizer, is walked
-// mask by mask. A valid one must pass to the end, an invalid one must not.
+// mask by mask. A valid one must pass to the end, an invalid one must not, neither as it is spelled nor with its numbers written
+// as answers write them (1.0 as 1, 1e3 as 1000).
 // Rows: schemas, refused, blocked (valid ones stopped), accepted (invalid ones passed), compile and mask in microseconds.
 // Formats are asserted only in rows whose file says so (".../format/..."): the data was made without.
 // Threads: one.
