@@ -16,13 +16,12 @@ constexpr size_t kMaxInteriors = 128;
 
 void set_bit(std::span<uint32_t> words, TokenId token) { words[static_cast<size_t>(token) / 32] |= 1u << (token % 32); }
 
+void clear_bit(std::span<uint32_t> words, TokenId token) { words[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32)); }
+
 // All tokens of nodes [begin, end).
 void mark(const std::vector<TokenTrie::Node>& nodes, uint32_t begin, uint32_t end, bool on, std::span<uint32_t> words) {
   for (uint32_t i = begin; i < end; ++i) {
-    if (nodes[i].token < 0) continue;
-    uint32_t& word = words[static_cast<size_t>(nodes[i].token) / 32];
-    const uint32_t bit = 1u << (nodes[i].token % 32);
-    word = on ? word | bit : word & ~bit;
+    if (nodes[i].token >= 0) on ? set_bit(words, nodes[i].token) : clear_bit(words, nodes[i].token);
   }
 }
 
@@ -108,9 +107,12 @@ void Automaton::adopt(const Automaton& from, size_t num_shared, std::span<Gramma
 }
 
 // Looks at the clock and the room now and then: a node takes 4 ns where all is built, and a tenth of a millisecond where not.
-bool Automaton::leaves_off() {
+inline bool Automaton::leaves_off() {
   constexpr uint32_t kTicks = 32;
-  if (++work_.ticks % kTicks != 0) return false;
+  return ++work_.ticks % kTicks == 0 && must_leave_off();
+}
+
+bool Automaton::must_leave_off() {
   const size_t built = lexer_.num_tables() + earley_.num_rows();
   if (bytes() > max_bytes_) lexer_.arena().exhaust();
   if (lexer_.arena().spent()) return true;
@@ -145,9 +147,12 @@ std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
   if (const auto found = interiors_.find(state); found != interiors_.end()) return found->second;
   auto out = std::make_shared<Interior>();
   out->words.assign(vocabulary_->num_words(), 0);
-  for (uint32_t i = 0; i < vocabulary_->slices().size(); ++i) {
+  Room plain = room(state);
+  if (plain.inside_char) plain.chars = 0;
+  if (plain.exact) vocabulary_->allow_plain(plain.chars, out->words);
+  for (uint32_t i = 0; i < (plain.exact ? 1 : vocabulary_->slices().size()); ++i) {
     const Vocabulary::Slice& slice = vocabulary_->slices()[i];
-    if (i > 0 && room(state, false) >= slice.max_chars) {
+    if (i > 0 && plain.chars >= slice.max_chars) {
       for (size_t word = 0; word < slice.mask.size(); ++word) out->words[word] |= slice.mask[word];
     } else if (!walk_terminal(state, i, *out)) {
       return nullptr;
@@ -159,24 +164,32 @@ std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
   return interiors_.emplace(state, std::move(out)).first->second;
 }
 
-// How many characters of any kind may follow inside a string that `state` stands in; with `inside_char`, after the rest of a
-// character that has begun.
-int32_t Automaton::room(LexState state, bool inside_char) {
-  std::vector<int32_t>& known = rooms_[inside_char ? 1 : 0];
-  if (state >= known.size()) known.resize(std::max<size_t>(lexer_.num_states(), state + size_t{1}), -1);
-  if (known[state] >= 0) return known[state];
-  int32_t out = 0;
-  for (const Lexer::Pair& pair : lexer_.pairs(state)) {
-    const RegexArena::StringRest rest = lexer_.arena().string_rest(pair.rest);
-    const bool any = rest.unit == (rest.in_body ? any_char_ : json_char_);
-    if (any) out = std::max(out, rest.max == kNoLimit ? INT32_MAX : rest.max);
-    if (inside_char && is_free_text(pair.rest)) out = INT32_MAX;
-  }
-  return known[state] = out;
+inline const Automaton::Room& Automaton::room(LexState state) {
+  return state < rooms_.size() && rooms_[state].chars >= 0 ? rooms_[state] : find_room(state);
 }
 
-// Any text up to the end of a string, also inside a character.
-bool Automaton::is_free_text(Rx rest) {
+const Automaton::Room& Automaton::find_room(LexState state) {
+  if (state >= rooms_.size()) rooms_.resize(std::max<size_t>(lexer_.num_states(), state + size_t{1}));
+  Room out{.chars = 0, .exact = true, .loops = {}};
+  RegexArena& arena = lexer_.arena();
+  for (const Lexer::Pair& pair : lexer_.pairs(state)) {
+    const RegexArena::StringRest rest = arena.string_rest(pair.rest);
+    const bool any = rest.unit == (rest.in_body ? any_char_ : json_char_);
+    if (any) out.chars = std::max(out.chars, rest.max == kNoLimit ? INT32_MAX : rest.max);
+    if (!any && arena.goes_on(arena.body_text(pair.rest), any_char_)) out.chars = INT32_MAX;
+    out.exact &= any;
+  }
+  for (const Lexer::Pair& pair : lexer_.pairs(state)) {
+    if (out.chars < INT32_MAX && is_inside_free_char(pair.rest)) out = {.chars = INT32_MAX, .inside_char = true, .loops = {}};
+  }
+  for (int byte = 0; byte < 256 && !out.exact; ++byte) {
+    if (lexer_.step(state, static_cast<uint8_t>(byte)) == state * 2) out.loops.add(static_cast<uint8_t>(byte));
+  }
+  return rooms_[state] = out;
+}
+
+// Behind the first bytes of a character of any text up to the end of a string.
+bool Automaton::is_inside_free_char(Rx rest) {
   RegexArena& arena = lexer_.arena();
   const Rx tail = arena.body_tail(rest);
   if (tail == kNothing) return false;
@@ -200,13 +213,13 @@ bool Automaton::is_free_text(Rx rest) {
 bool Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
   const auto& nodes = slice.trie.nodes();
   size_t dead = 0;
-  path_[0] = state;
+  path_[0] = lexer_.table(state);
   for (uint32_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
-    const uint32_t next = lexer_.step(path_[node.depth], node.byte);
+    const uint32_t next = path_[node.depth][node.byte];
     if (next == 0) dead += node.end - i;
-    const bool deeper = next != 0 && node.depth == 0 && room(next / 2, true) < slice.max_chars;
-    if (deeper) path_[1] = next / 2;
+    const bool deeper = next != 0 && node.depth == 0 && room(next / 2).chars < slice.max_chars;
+    if (deeper) path_[1] = lexer_.table(next / 2);
     i = deeper ? i + 1 : node.end;
   }
   return dead * 2 < nodes.size();
@@ -221,21 +234,28 @@ bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
   if (strike) {
     for (size_t word = 0; word < slice.mask.size(); ++word) out.words[word] |= slice.mask[word];
   }
-  path_[0] = state;
-  for (uint32_t i = 0; i < nodes.size();) {
-    const TokenTrie::Node& node = nodes[i];
-    const uint32_t next = lexer_.step(path_[node.depth], node.byte);
+  const std::span<uint32_t> words = out.words;
+  const uint32_t** const path = path_.data();
+  path[0] = lexer_.table(state);
+  for (uint32_t i = 0, end = static_cast<uint32_t>(nodes.size()); i < end;) {
+    const TokenTrie::Node node = nodes[i];
+    const uint32_t next = path[node.depth][node.byte];
     if (leaves_off()) return false;
     const bool fits = next != 0;
-    if (!fits || (index > 0 && room(next / 2, true) >= slice.max_chars)) {
-      if (fits != strike) mark(nodes, i, node.end, fits, out.words);
+    if (node.end == i + 1) {
+      if (fits && !strike) set_bit(words, node.token);
+      if (!fits && strike) clear_bit(words, node.token);
+      ++i;
+    } else if (!fits || (index > 0 && room(next / 2).chars >= slice.max_chars) ||
+               (node.large != 0 && room(next / 2).loops.has_all(slice.trie.below(i)))) {
+      if (fits != strike) mark(nodes, i, node.end, fits, words);
       i = node.end;
-      continue;
+    } else {
+      if (node.token >= 0 && !strike) set_bit(words, node.token);
+      if (next % 2 == 1) out.exits[next / 2].push_back({index, i});
+      path[node.depth + 1u] = lexer_.table(next / 2);
+      ++i;
     }
-    if (node.token >= 0) set_bit(out.words, node.token);
-    if (next % 2 == 1 && node.end > i + 1) out.exits[next / 2].push_back({index, i});
-    path_[node.depth + 1] = next / 2;
-    ++i;
   }
   return true;
 }

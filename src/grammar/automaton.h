@@ -7,7 +7,6 @@
 // Threads: one thread at a time; copies are independent and share what is const.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,8 +76,17 @@ class Automaton {
   // Null when it left off.
   std::shared_ptr<const Interior> interior(LexState state);
   bool leaves_off();
-  int32_t room(LexState state, bool inside_char);
-  bool is_free_text(Rx rest);
+  bool must_leave_off();
+  // How many characters that a string may hold as they are surely fit.
+  struct Room {
+    int32_t chars = -1;        // -1 = not known yet
+    bool exact = false;        // one more does not
+    bool inside_char = false;  // behind the one that has begun
+    ByteSet loops;             // bytes that change nothing
+  };
+  const Room& room(LexState state);
+  const Room& find_room(LexState state);
+  bool is_inside_free_char(Rx rest);
   bool mostly_fits(LexState state, const Vocabulary::Slice& slice);
   bool walk_terminal(LexState state, uint32_t slice, Interior& out);
   bool walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
@@ -88,7 +96,7 @@ class Automaton {
   Earley earley_;
   Rx any_char_, json_char_;
   std::unordered_set<Rx> known_tails_, free_text_;
-  std::array<std::vector<int32_t>, 2> rooms_;  // by lexer state; -1 = not known yet
+  std::vector<Room> rooms_;  // by lexer state
   std::unordered_map<LexState, std::shared_ptr<const Interior>> interiors_;
   size_t interior_bytes_ = 0;
   size_t max_bytes_ = SIZE_MAX;
@@ -103,7 +111,7 @@ class Automaton {
   // Of a walk: threads by depth, one behind the other.
   std::vector<LexThread> pool_;
   std::vector<size_t> ends_;
-  std::vector<LexState> path_;
+  std::vector<const uint32_t*> path_;  // tables of the lexer
   std::vector<Earley::Source> sources_;
 };
 

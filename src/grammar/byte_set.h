@@ -39,6 +39,7 @@ class ByteSet {
     for (size_t i = 0; i < 4; ++i) out.words_[i] = ~words_[i];
     return out;
   }
+  constexpr bool has_all(const ByteSet& other) const { return (other & ~*this).empty(); }
   bool operator==(const ByteSet&) const = default;
 
   // Calls visit(byte) for every member, in order.

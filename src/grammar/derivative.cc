@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "grammar/regex.h"
 
@@ -190,8 +191,8 @@ RegexArena::Edges RegexArena::multiple_edges(Rx rx) {
 bool RegexArena::alive(Rx rx) {
   if (rx == kNothing) return false;
   if (nodes_[rx].positive || nodes_[rx].nullable) return true;
-  if (nodes_[rx].alive == Alive::kUnknown) nodes_[rx].alive = find_alive(rx) ? Alive::kYes : Alive::kNo;
-  return nodes_[rx].alive == Alive::kYes;
+  if (nodes_[rx].alive == Known::kUnknown) nodes_[rx].alive = find_alive(rx) ? Known::kYes : Known::kNo;
+  return nodes_[rx].alive == Known::kYes;
 }
 
 // By its parts as far as they tell, which needs no derivatives: behind each byte of a key that may have any name but some stands
@@ -215,27 +216,82 @@ bool RegexArena::find_alive(Rx rx) {
   }
 }
 
+bool RegexArena::goes_on(Rx rx, Rx any_char) {
+  if (nodes_[rx].goes_on == Known::kUnknown) {
+    const bool found = find_goes_on(rx, any_char);
+    nodes_[rx].goes_on = found ? Known::kYes : Known::kNo;
+  }
+  return nodes_[rx].goes_on == Known::kYes;
+}
+
+bool RegexArena::find_goes_on(Rx rx, Rx any_char) {
+  const std::vector<Rx> parts(args(rx).begin(), args(rx).begin() + static_cast<std::ptrdiff_t>(num_parts(rx)));
+  const Rx all = repeat(any_char, 0, kNoLimit);
+  switch (kind(rx)) {
+    case Kind::kRepeat: return parts[0] == any_char && static_cast<int32_t>(arg(rx, 2)) == kNoLimit;
+    case Kind::kConcat:
+      return (goes_on(parts[0], any_char) && alive(parts[1])) || (nullable(parts[0]) && goes_on(parts[1], any_char));
+    case Kind::kOr: return std::any_of(parts.begin(), parts.end(), [&](Rx part) { return goes_on(part, any_char); });
+    case Kind::kAnd: {
+      // One that goes on, less some texts.
+      Rx one = kNothing;
+      for (const Rx part : parts) {
+        if (part == all || leaves_enough(part, any_char)) continue;
+        if (std::exchange(one, part) != kNothing) return false;
+      }
+      return one != kNothing ? goes_on(one, any_char) : std::find(parts.begin(), parts.end(), all) != parts.end();
+    }
+    default: return false;
+  }
+}
+
+// The complement of finitely many texts, or of those of one class of characters, which is not all: any other one leads out.
+bool RegexArena::leaves_enough(Rx rx, Rx any_char) {
+  if (kind(rx) != Kind::kNot) return false;
+  const Rx texts = arg(rx, 0);
+  if (finite(texts)) return true;
+  if (kind(texts) != Kind::kRepeat) return false;
+  const Rx unit = arg(texts, 0);
+  return !alive(intersect({unit, complement(any_char)})) && alive(intersect({any_char, complement(unit)}));
+}
+
+bool RegexArena::finite(Rx rx) {
+  if (nodes_[rx].finite != Known::kUnknown) return nodes_[rx].finite == Known::kYes;
+  const Rx whole = rx;
+  bool out = true;
+  for (; out && kind(rx) == Kind::kConcat; rx = arg(rx, 1)) out = finite(arg(rx, 0));
+  if (out && kind(rx) == Kind::kOr) {
+    const std::vector<Rx> parts(args(rx).begin(), args(rx).end());
+    out = std::all_of(parts.begin(), parts.end(), [&](Rx part) { return finite(part); });
+  } else if (out) {
+    const bool bounded = kind(rx) == Kind::kRepeat && static_cast<int32_t>(arg(rx, 2)) != kNoLimit;
+    out = kind(rx) <= Kind::kBytes || (bounded && finite(arg(rx, 0)));
+  }
+  nodes_[whole].finite = out ? Known::kYes : Known::kNo;
+  return out;
+}
+
 bool RegexArena::search_alive(Rx start) {
   std::unordered_map<Rx, Rx> parent{{start, kNothing}};
   std::deque<Rx> open{start};
   while (!open.empty() && parent.size() < kAliveBudget && !out_of_time()) {
     const Rx rx = open.front();
     open.pop_front();
-    if (nodes_[rx].positive || nodes_[rx].nullable || nodes_[rx].alive == Alive::kYes) {
-      for (Rx up = rx; up != kNothing; up = parent[up]) nodes_[up].alive = Alive::kYes;
+    if (nodes_[rx].positive || nodes_[rx].nullable || nodes_[rx].alive == Known::kYes) {
+      for (Rx up = rx; up != kNothing; up = parent[up]) nodes_[up].alive = Known::kYes;
       return true;
     }
     for (const Edge& edge : edges_copy(rx)) {
-      if (nodes_[edge.next].alive == Alive::kNo) continue;
+      if (nodes_[edge.next].alive == Known::kNo) continue;
       if (parent.try_emplace(edge.next, rx).second) open.push_back(edge.next);
     }
   }
   if (!open.empty()) {
     gave_up_ = true;
-    nodes_[start].alive = Alive::kNo;  // not asked again, which would take as long
+    nodes_[start].alive = Known::kNo;  // not asked again, which would take as long
     return false;
   }
-  for (const auto& [rx, up] : parent) nodes_[rx].alive = Alive::kNo;
+  for (const auto& [rx, up] : parent) nodes_[rx].alive = Known::kNo;
   return false;
 }
 

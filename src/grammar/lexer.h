@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -30,9 +31,11 @@ class Lexer {
   // The state before the first byte of any of `terminals`.
   LexState start(std::span<const Rx> terminals);
   // Two times the next state, plus one if it accepts.
-  uint32_t step(LexState state, uint8_t byte) {
+  uint32_t step(LexState state, uint8_t byte) { return table(state)[byte]; }
+  // The same for all bytes; it stays where it is.
+  const uint32_t* table(LexState state) {
     if (states_[state].table < 0) fill(state);
-    return tables_[static_cast<size_t>(states_[state].table)][byte];
+    return tables_[static_cast<size_t>(states_[state].table)].data();
   }
   // Terminals that may end in this state.
   const std::vector<Rx>& accepts(LexState state) const { return states_[state].accepts; }
@@ -72,7 +75,7 @@ class Lexer {
   RegexArena arena_;
   std::vector<State> states_;
   size_t num_pairs_ = 0;
-  std::vector<std::array<uint32_t, 256>> tables_;
+  std::deque<std::array<uint32_t, 256>> tables_;
   std::unordered_multimap<uint64_t, LexState> index_;
   std::vector<PairEdge> edges_;  // of the state being filled
 };

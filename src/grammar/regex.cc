@@ -31,7 +31,7 @@ int64_t thread_cpu_us() {
 
 RegexArena::RegexArena(const RegexLimits& limits) : limits_(limits), buckets_(1024, 0) {
   // Node 0 is kNothing, so 0 also ends the chains of buckets.
-  nodes_.push_back({Kind::kNothing, false, true, Alive::kNo, 0, 0});
+  nodes_.push_back({Kind::kNothing, false, true, Known::kNo, 0, 0});
   intern(Kind::kEmpty, {}, true, true);
   const uint32_t nothing = kNothing;
   intern(Kind::kNot, {&nothing, 1}, true, true);
@@ -82,7 +82,7 @@ void RegexTranslation::make(Rx rx) {
   if (node.kind == Kind::kOr || node.kind == Kind::kAnd) std::sort(args.begin(), args.end());
   const Rx out = to_.intern(node.kind, args, node.nullable, node.positive);
   RegexArena::Node& made = to_.nodes_[out];
-  if (made.alive == RegexArena::Alive::kUnknown) made.alive = node.alive;
+  if (made.alive == RegexArena::Known::kUnknown) made.alive = node.alive;
   known_[rx] = out;
 }
 
@@ -104,7 +104,7 @@ Rx RegexArena::intern(Kind kind, std::span<const uint32_t> args, bool nullable, 
   }
   if (nodes_.size() > buckets_.size()) grow_buckets();
   uint32_t& bucket = buckets_[hash & (buckets_.size() - 1)];
-  Node node{kind, nullable, positive, Alive::kUnknown, static_cast<uint32_t>(args_.size()), static_cast<uint32_t>(args.size())};
+  Node node{kind, nullable, positive, Known::kUnknown, static_cast<uint32_t>(args_.size()), static_cast<uint32_t>(args.size())};
   node.chain = bucket;
   bucket = static_cast<uint32_t>(nodes_.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -312,6 +312,11 @@ RegexArena::StringRest RegexArena::string_rest(Rx rx) const {
   if (in_body) rx = arg(rx, 0);
   if (kind(rx) != Kind::kRepeat) return {};
   return {arg(rx, 0), static_cast<int32_t>(arg(rx, 2)), in_body};
+}
+
+Rx RegexArena::body_text(Rx rx) const {
+  if (kind(rx) == Kind::kConcat) rx = arg(rx, 0);
+  return kind(rx) == Kind::kJsonBody ? arg(rx, 0) : kNothing;
 }
 
 Rx RegexArena::derive(Rx rx, uint8_t byte) {

@@ -75,8 +75,12 @@ class RegexArena {
     bool in_body = false;
   };
   StringRest string_rest(Rx rx) const;
-  // What follows a json_body(); kNothing where `rx` does not begin with one.
+  // `rx` begins with a json_body(): of which text, and what follows; kNothing where it does not.
+  Rx body_text(Rx rx) const;
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
+  // Every text of `any_char` can be gone on with to endlessly many texts of the language, as the expression shows: the names of an
+  // open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
+  bool goes_on(Rx rx, Rx any_char);
 
   // Begins to count the processor time of this thread against the limit, or what is left of it; stop_clock() gives what is left
   // then.
@@ -105,15 +109,16 @@ class RegexArena {
  private:
   friend class RegexTranslation;
   enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple };
-  enum class Alive : uint8_t { kUnknown, kYes, kNo };
+  enum class Known : uint8_t { kUnknown, kYes, kNo };
   struct Node {
     Kind kind;
     bool nullable;
     bool positive;  // no intersection, complement or arithmetic inside: alive unless kNothing
-    Alive alive = Alive::kUnknown;
+    Known alive = Known::kUnknown;
     uint32_t args, num_args;
     uint32_t edges = 0, num_edges = 0;
     bool has_edges = false;
+    Known goes_on = Known::kUnknown, finite = Known::kUnknown;
     uint32_t chain = 0;  // next node of the same hash bucket
   };
   using Edges = std::vector<Edge>;
@@ -142,6 +147,9 @@ class RegexArena {
   Edges multiple_edges(Rx rx);
   Edges combine(const std::vector<Edges>& parts, bool is_and);
   bool find_alive(Rx rx);
+  bool find_goes_on(Rx rx, Rx any_char);
+  bool leaves_enough(Rx rx, Rx any_char);
+  bool finite(Rx rx);
   bool search_alive(Rx rx);
 
   RegexLimits limits_;

@@ -330,8 +330,10 @@ std::vector<SchemaShapes::KeyClass> SchemaShapes::other_keys(const ObjectShape& 
         split.push_back(keys);
         continue;
       }
-      if (arena_.alive(inside)) split.push_back({inside, value});
-      if (condition.keys.text != any_text_ && arena_.alive(outside)) split.push_back({outside, keys.value});
+      // Where one part is empty the other is the whole, in whose shorter form more can be seen.
+      const bool some = arena_.alive(inside), others = condition.keys.text != any_text_ && arena_.alive(outside);
+      if (some) split.push_back({others ? inside : keys.text, value});
+      if (others) split.push_back({some ? outside : keys.text, keys.value});
     }
     classes = std::move(split);
     if (classes.size() > kMaxKeyClasses) {

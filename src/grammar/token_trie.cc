@@ -14,7 +14,7 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
     for (; path.size() > shared; path.pop_back()) nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
     for (size_t i = shared; i < entry.bytes.size(); ++i) {
       path.push_back(static_cast<uint32_t>(nodes_.size()));
-      nodes_.push_back({-1, 0, static_cast<uint16_t>(i), static_cast<uint8_t>(entry.bytes[i])});
+      nodes_.push_back({.token = -1, .end = 0, .depth = static_cast<uint16_t>(i & 0x7FFF), .large = 0, .byte = static_cast<uint8_t>(entry.bytes[i])});
     }
     TokenId& token = nodes_[path.back()].token;
     if (token < 0) token = entry.token;
@@ -22,6 +22,12 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
     before = entry.bytes;
   }
   for (const uint32_t node : path) nodes_[node].end = static_cast<uint32_t>(nodes_.size());
+  constexpr uint32_t kLarge = 12;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].end - i < kLarge) continue;
+    nodes_[i].large = 1;
+    for (uint32_t at = i + 1; at < nodes_[i].end; ++at) below_[i].add(nodes_[at].byte);
+  }
 }
 
 }  // namespace deepinfer

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/types.h"
+#include "grammar/byte_set.h"
 
 namespace deepinfer {
 
@@ -22,7 +24,8 @@ class TokenTrie {
   struct Node {
     TokenId token;   // -1: only a beginning of others
     uint32_t end;    // index behind the subtree
-    uint16_t depth;  // of the bytes before this one
+    uint16_t depth : 15;  // of the bytes before this one
+    uint16_t large : 1;   // its subtree is worth a look at below()
     uint8_t byte;
   };
 
@@ -32,10 +35,13 @@ class TokenTrie {
 
   const std::vector<Node>& nodes() const { return nodes_; }
   size_t max_depth() const { return max_depth_; }
+  // All bytes that stand below a large node.
+  const ByteSet& below(uint32_t node) const { return below_.at(node); }
 
  private:
   std::vector<Node> nodes_;
   size_t max_depth_ = 0;
+  std::unordered_map<uint32_t, ByteSet> below_;
 };
 
 }  // namespace deepinfer

@@ -10,6 +10,9 @@ namespace {
 // Bounds of the slices in characters; the last has no end. Of the release's tokens 82 % have at most 8 characters.
 constexpr int32_t kSliceChars[] = {8, 20, INT32_MAX};
 
+// Tokens with more characters are listed: 3,000 of the release's.
+constexpr int32_t kCountedChars = 20;
+
 // Characters of a token that any JSON string may hold as it is; -1 for the others.
 int32_t plain_chars(std::string_view bytes) {
   if (!is_valid_utf8(bytes)) return -1;
@@ -83,6 +86,7 @@ TokenId Vocabulary::settled_token(std::string_view before, std::string_view text
 void Vocabulary::build() {
   std::vector<std::vector<TokenTrie::Entry>> entries(std::size(kSliceChars) + 1);
   slices_.resize(entries.size());
+  plain_up_to_.assign(kCountedChars + 1, std::vector<uint32_t>(num_words(), 0));
   for (Slice& slice : slices_) slice.mask.assign(num_words(), 0);
   for (TokenId token = 0; token < size(); ++token) {
     const std::string_view text = bytes(token);
@@ -93,12 +97,26 @@ void Vocabulary::build() {
       for (place = 1; chars > kSliceChars[place - 1];) ++place;
     }
     entries[place].push_back({text, token});
+    if (chars > kCountedChars) plain_long_.emplace_back(chars, token);
+    for (int32_t most = chars; chars >= 0 && most <= kCountedChars; ++most) {
+      plain_up_to_[static_cast<size_t>(most)][static_cast<size_t>(token) / 32] |= 1u << (token % 32);
+    }
     slices_[place].max_chars = std::max(slices_[place].max_chars, chars);
     slices_[place].mask[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
   }
+  std::sort(plain_long_.begin(), plain_long_.end());
   for (size_t i = 0; i < entries.size(); ++i) {
     slices_[i].trie = TokenTrie(std::move(entries[i]));
     max_depth_ = std::max(max_depth_, slices_[i].trie.max_depth());
+  }
+}
+
+void Vocabulary::allow_plain(int32_t chars, std::span<uint32_t> words) const {
+  const std::vector<uint32_t>& counted = plain_up_to_[static_cast<size_t>(std::min(chars, kCountedChars))];
+  for (size_t word = 0; word < counted.size(); ++word) words[word] |= counted[word];
+  for (const auto& [length, token] : plain_long_) {
+    if (length > chars) break;
+    words[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
   }
 }
 

@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "grammar/token_trie.h"
@@ -45,6 +47,8 @@ class Vocabulary {
   // The first one holds the tokens of no slice.
   const std::vector<Slice>& slices() const { return slices_; }
   size_t max_depth() const { return max_depth_; }
+  // Adds the tokens of all slices with at most so many characters.
+  void allow_plain(int32_t chars, std::span<uint32_t> words) const;
 
  private:
   void build();
@@ -53,6 +57,8 @@ class Vocabulary {
   std::vector<uint32_t> begins_;
   std::vector<Slice> slices_;
   size_t max_depth_ = 0;
+  std::vector<std::vector<uint32_t>> plain_up_to_;      // sets by number of characters, for the first few
+  std::vector<std::pair<int32_t, TokenId>> plain_long_;  // characters and token of the others, in that order
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::string_view> markup_;  // as the tokenizer spells it
 };
