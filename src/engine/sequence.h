@@ -127,9 +127,9 @@ struct Sequence {
 inline bool takes_rows(const Sequence& sequence) {
   if (sequence.in_flight == 0) return !sequence.ended();
   return !sequence.awaits_forced && goes_on({.ended = sequence.ended(),
-                  .draws = sequence.draw >= 0,
-                  .answer_tokens = sequence.answer_tokens(),
-                  .most_tokens = std::min(sequence.answer_limit, sequence.stop_limit)});
+                                             .draws = sequence.draw >= 0,
+                                             .answer_tokens = sequence.answer_tokens(),
+                                             .most_tokens = std::min(sequence.answer_limit, sequence.stop_limit)});
 }
 
 // Whether any draw of this request looks at token counts.

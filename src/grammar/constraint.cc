@@ -184,9 +184,9 @@ class ConstraintMask final : public TokenMask {
   const size_t begun_bytes_;
   std::vector<TokenId> end_ids_;
   mutable std::vector<Entry> history_;
-  mutable bool filling_ = false;  // a set is begun and not ready
+  mutable bool filling_ = false;           // a set is begun and not ready
   mutable std::optional<TokenId> forced_;  // of the last entry, when known
-  mutable int64_t left_us_ = 0;   // of its time
+  mutable int64_t left_us_ = 0;            // of its time
   mutable size_t room_ = kRoom;
   mutable bool is_new_ = false;
 };

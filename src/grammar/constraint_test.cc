@@ -264,9 +264,12 @@ TEST(Constraint, MasksAndAcceptAgreeOnEveryToken) {
 
 // A text of words, numbers, signs and white space: what stands in it as it is, and what is left open.
 std::pair<std::string, std::string> pattern_and_text(std::mt19937& random) {
-  const std::vector<std::pair<const char*, std::vector<const char*>>> open{
-      {"[a-z]{1,9}", {"a", "story", "zq"}}, {"[0-9]+", {"7", "2024", "31"}}, {"( |\n)*", {"", " ", "\n  \n", "   "}}, {"(yes|no)", {"yes", "no"}}};
-  const std::vector<const char*> sure{"The answer", " is", "\n\n  ", "12345", ", ", "é", "日本語", "{\"name\":", "<b>", "don't", "   ", "_x1", " => [", "\n"};
+  const std::vector<std::pair<const char*, std::vector<const char*>>> open{{"[a-z]{1,9}", {"a", "story", "zq"}},
+                                                                           {"[0-9]+", {"7", "2024", "31"}},
+                                                                           {"( |\n)*", {"", " ", "\n  \n", "   "}},
+                                                                           {"(yes|no)", {"yes", "no"}}};
+  const std::vector<const char*> sure{"The answer", " is", "\n\n  ", "12345", ", ",  "é",     "日本語",
+                                      "{\"name\":", "<b>", "don't",  "   ",   "_x1", " => [", "\n"};
   std::string pattern, text;
   for (int i = 0; i < 12; ++i) {
     if (random() % 3 == 0) {
@@ -275,7 +278,8 @@ std::pair<std::string, std::string> pattern_and_text(std::mt19937& random) {
       text += texts[random() % texts.size()];
     } else {
       const std::string_view part = sure[random() % sure.size()];
-      for (const char c : part) pattern += std::string(std::string_view("()[]{}.*+?^$|\\").find(c) != std::string_view::npos ? "\\" : "") + c;
+      for (const char c : part)
+        pattern += std::string(std::string_view("()[]{}.*+?^$|\\").find(c) != std::string_view::npos ? "\\" : "") + c;
       text += part;
     }
   }
@@ -303,7 +307,8 @@ TEST(Constraint, SureTextHasTheTokensOfTheTokenizer) {
       if (only >= 0) {
         ++sure;
         ASSERT_EQ(only, token) << pattern << "\n" << text;
-        ASSERT_EQ(std::transform_reduce(words.begin(), words.end(), 0, std::plus(), [](uint32_t w) { return std::popcount(w); }), 1);
+        ASSERT_EQ(std::transform_reduce(words.begin(), words.end(), 0, std::plus(), [](uint32_t w) { return std::popcount(w); }),
+                  1);
       }
       ASSERT_TRUE(mask->accept(token) && silent->accept(token)) << pattern << "\n" << text;
       mask->rollback(1);

@@ -78,8 +78,8 @@ class RegexArena {
   // `rx` begins with a json_body(): of which text, and what follows; kNothing where it does not.
   Rx body_text(Rx rx) const;
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
-  // Every text of `any_char` can be gone on with to endlessly many texts of the language, as the expression shows: the names of an
-  // open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
+  // Every text of `any_char` can be gone on with to endlessly many texts of the language, as the expression shows: the names of
+  // an open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
   bool goes_on(Rx rx, Rx any_char);
 
   // Begins to count the processor time of this thread against the limit, or what is left of it; stop_clock() gives what is left

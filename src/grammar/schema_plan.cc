@@ -63,8 +63,8 @@ class Planner {
     plan_.values[value] = std::move(out);
   }
 
-  // 14.0 is an integer, too, but many readers of typed data refuse it. Every integer of the language has a text without a fraction
-  // there, so nothing gets lost.
+  // 14.0 is an integer, too, but many readers of typed data refuse it. Every integer of the language has a text without a
+  // fraction there, so nothing gets lost.
   Rx plain_integers(Rx number) {
     RegexArena& arena = shapes_.arena();
     const Rx plain = integer_number(arena, false);

@@ -19,9 +19,8 @@ Result<SchemaId> SchemaReader::type(const Place& at, const Json& name) {
   if (word == "number") return algebra_.types(kNumberType);
   if (word == "integer") {
     const Rx text = integer_number(arena_, draft_ != SchemaDraft::kDraft4);
-    return algebra_.all_of(
-        {algebra_.types(kNumberType),
-         algebra_.atom({.kind = SchemaAtom::Kind::kNumber, .text = text, .keys = {}, .integral = true})});
+    return algebra_.all_of({algebra_.types(kNumberType),
+                            algebra_.atom({.kind = SchemaAtom::Kind::kNumber, .text = text, .keys = {}, .integral = true})});
   }
   return fault(at.path, "type", fmt::format("{} is no type", name.dump()));
 }

@@ -14,7 +14,11 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
     for (; path.size() > shared; path.pop_back()) nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
     for (size_t i = shared; i < entry.bytes.size(); ++i) {
       path.push_back(static_cast<uint32_t>(nodes_.size()));
-      nodes_.push_back({.token = -1, .end = 0, .depth = static_cast<uint16_t>(i & 0x7FFF), .large = 0, .byte = static_cast<uint8_t>(entry.bytes[i])});
+      nodes_.push_back({.token = -1,
+                        .end = 0,
+                        .depth = static_cast<uint16_t>(i & 0x7FFF),
+                        .large = 0,
+                        .byte = static_cast<uint8_t>(entry.bytes[i])});
     }
     TokenId& token = nodes_[path.back()].token;
     if (token < 0) token = entry.token;

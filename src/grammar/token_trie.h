@@ -22,8 +22,8 @@ class TokenTrie {
     TokenId token;
   };
   struct Node {
-    TokenId token;   // -1: only a beginning of others
-    uint32_t end;    // index behind the subtree
+    TokenId token;        // -1: only a beginning of others
+    uint32_t end;         // index behind the subtree
     uint16_t depth : 15;  // of the bytes before this one
     uint16_t large : 1;   // its subtree is worth a look at below()
     uint8_t byte;

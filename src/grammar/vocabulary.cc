@@ -61,9 +61,8 @@ TokenId Vocabulary::settled_token(std::string_view before, std::string_view text
   size_t from = 0, open = all.size();
   for (size_t at = 0; at < all.size(); ++at) {
     const std::string_view rest = std::string_view(all).substr(at);
-    const auto found = std::find_if(markup_.begin(), markup_.end(), [&](std::string_view mark) {
-      return rest.starts_with(mark) || mark.starts_with(rest);
-    });
+    const auto found = std::find_if(markup_.begin(), markup_.end(),
+                                    [&](std::string_view mark) { return rest.starts_with(mark) || mark.starts_with(rest); });
     if (found == markup_.end()) continue;
     open = at;
     if (rest.size() < found->size()) break;

@@ -57,7 +57,7 @@ class Vocabulary {
   std::vector<uint32_t> begins_;
   std::vector<Slice> slices_;
   size_t max_depth_ = 0;
-  std::vector<std::vector<uint32_t>> plain_up_to_;      // sets by number of characters, for the first few
+  std::vector<std::vector<uint32_t>> plain_up_to_;       // sets by number of characters, for the first few
   std::vector<std::pair<int32_t, TokenId>> plain_long_;  // characters and token of the others, in that order
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::string_view> markup_;  // as the tokenizer spells it

@@ -40,7 +40,8 @@ constexpr const char* kRecords =
     R"("properties":{"name":{"type":"string","maxLength":12},"size":{"type":"integer","minimum":0,"maximum":99999},)"
     R"("kind":{"enum":["box","bag","jar"]}}}})";
 
-// `grammar` may be null. `salt` makes the prompts of this run its own: the prefix cache would answer a second run of the same ones.
+// `grammar` may be null. `salt` makes the prompts of this run its own: the prefix cache would answer a second run of the same
+// ones.
 Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t tokens, int32_t salt,
                            const Constraint* grammar = nullptr) {
   EventQueue queue;
