@@ -88,6 +88,7 @@ if python=$(python_with serve_packages); then
   CHAOS_SECONDS=$((ci ? 120 : 15)) CHAOS_SEED=$((ci ? 1 : 2)) count chaos "$python" tests/chaos_test.py build/release/deepinfer
   count openai "$python" tests/openai_test.py build/release/deepinfer
   count tools "$python" tests/tools_test.py build/release/deepinfer
+  count grammar-fuzz "$python" tests/grammar_fuzz_test.py build/release/deepinfer
   count anthropic "$python" tests/anthropic_test.py build/release/deepinfer
 else
   failed=$((failed + 1))
@@ -108,6 +109,7 @@ if [[ $ci == 1 ]]; then
   else
     failed=$((failed + 1))
   fi
+  GRAMMAR_CASES=3000 GRAMMAR_SEED=$RANDOM count grammar-fuzz-long "$python" tests/grammar_fuzz_test.py build/release/deepinfer
   check build-fuzz build_preset fuzz fuzz_targets && count fuzz tools/run_fuzz build/fuzz 60
   count schema "$python" tests/schema_test.py build/release/deepinfer 60
 fi

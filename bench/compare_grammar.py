@@ -75,9 +75,11 @@ def main():
     rows = rows[:int(sys.argv[4])] if len(sys.argv) > 4 else rows
     tokenizer = ll.LLTokenizer(text_of(tokenizer_path))
     boards = {'deepinfer': ours(program, rows, tokenizer_path), f'llguidance {ll.get_version()}': neighbour(rows, tokenizer)}
-    print(f'{"":20}' + ''.join(f'{name:>20}' for name in boards))
+    print(f'{"":20}' + ''.join(f'{name.split("@")[0]:>20}' for name in boards) + f'{"ratio":>10}')
     for name in next(reversed(boards.values())):
-        print(f'{name:20}' + ''.join(f'{board.get(name, 0):20,.1f}' for board in boards.values()))
+        first, second = (board.get(name, 0) for board in boards.values())
+        ratio = f'{first / second:10.2f}' if second and name.startswith(('compile', 'mask')) else ''
+        print(f'{name:20}{first:20,.1f}{second:20,.1f}{ratio}')
 
 
 if __name__ == '__main__':

@@ -237,7 +237,13 @@ TEST(Constraint, MasksAndAcceptAgreeOnEveryToken) {
   const auto vocabulary = Vocabulary::create(*tokenizer);
   std::mt19937 random(5);
   for (const char* text : {R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"number","minimum":3}}})",
-                           R"({"type":"array","items":{"type":"string","maxLength":6,"pattern":"^\\D"}})"}) {
+                           R"({"type":"array","items":{"type":"string","maxLength":6,"pattern":"^\\D"}})",
+                           // Shortcuts: counted strings, open keys less some names, patterns that ask at the end only, loops.
+                           R"({"type":"array","items":{"type":"string","maxLength":3}})",
+                           R"({"patternProperties":{".*":{"type":"null"}},"additionalProperties":false,"type":"object"})",
+                           R"({"patternProperties":{"^.+$":{"type":"null"}},"properties":{"name":{"const":1}},"type":"object"})",
+                           R"({"type":"array","items":{"type":"string","pattern":"(s|é)$","not":{"pattern":"^a"}}})",
+                           R"({"type":"array","items":{"type":"string","pattern":"^[a-z]+@[^x]*$"}})"}) {
     const auto compiled = compile_json_schema(vocabulary, *Json::parse(text));
     ASSERT_TRUE(compiled);
     auto mask = (*compiled)->start({});
