@@ -131,7 +131,9 @@ def schemas_mean_what_jsonschema_says():
             for _ in range(20):
                 data = value(chance, 2)
                 tests.append({'valid': validator.is_valid(data), 'data': data})
-        except RecursionError:  # a $ref that leads to itself
+        except BaseException as problem:  # a $ref that leads to itself; where the stack ends inside a library of Rust it panics
+            if 'Recursion' not in repr(problem):
+                raise
             continue
         rows.append({'name': json.dumps(wanted), 'schema': wanted, 'tests': tests})
     judge(rows, 0.5)

@@ -83,6 +83,8 @@ TEST(Schema, AcceptsExactlyTheValid) {
       {R"({"type":"object","minProperties":1,"maxProperties":2,"propertyNames":{"maxLength":2}})",
        {"{\"a\":1}", "{\"a\":1,\"bc\":2}"},
        {"{}", "{\"abc\":1}", "{\"a\":1,\"b\":1,\"c\":1}"}},
+      // Names that the schema itself describes, which ended the process.
+      {R"({"propertyNames":{"$ref":"#"},"maxLength":2})", {"{\"ab\":1}", "\"ab\"", "{}"}, {"{\"abc\":1}", "\"abc\""}},
       {R"({"type":"string","format":"date"})", {"\"2024-02-29\""}, {"\"2023-02-29\"", "\"2024-13-01\""}},
       {R"({"type":"object","dependentRequired":{"a":["b"]},"unevaluatedProperties":false,"properties":{"a":{},"b":{}}})",
        {"{}", "{\"b\":1}", "{\"b\":1,\"a\":1}"},

@@ -57,7 +57,8 @@ Scalars SchemaShapes::work_out(SchemaId id) {
     case Kind::kAny: return {kNullType | kFalseType | kTrueType, any_text_, any_number_};
     case Kind::kAtom: return of_atom(algebra_.atom_of(id));
     case Kind::kNot: return complement(scalars(node.parts[0]));
-    case Kind::kName: return scalars(node.parts[0]);
+    // Not defined yet are only the names of propertyNames, which say nothing of scalars.
+    case Kind::kName: return scalars(node.parts.empty() ? kAnyValue : node.parts[0]);
     case Kind::kOneOf: {
       Scalars one, two;
       for (const SchemaId part : node.parts) {
