@@ -91,6 +91,7 @@ class RouteCommand final : public Command {
                               .facts = facts,
                               .health = [there] { return there->health(); },
                               .tower = [there](const PreparedImage& image) { return there->encode(image); },
+                              .leave = [there] { there->leave(); },
                               .scale = [there] { return there->stats().scale; },
                               .metrics = [there] { return metrics_text(there->stats()); }});
   }

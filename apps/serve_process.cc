@@ -10,6 +10,11 @@
 #include "base/file.h"
 
 namespace deepinfer {
+namespace {
+
+constexpr unsigned kLeaveSeconds = 15;
+
+}  // namespace
 
 void raise_file_limit() {
   rlimit limit{};
@@ -43,8 +48,8 @@ void serve_until_signal(const ServeSettings& settings, Server& server, const std
   for (int64_t left_ms = static_cast<int64_t>(settings.drain_timeout * 1000.0F); left_ms > 0 && signals.count() < 2 && is_busy();
        left_ms -= 20)
     signals.wait_ms(20);
-  // What a worker is at, decoding pictures say, is not waited for.
-  if (signals.count() >= 2) ::alarm(1);
+  // What a thread is at, decoding pictures say, is waited for by nobody for long.
+  ::alarm(signals.count() >= 2 ? 1 : kLeaveSeconds);
   if (port) port->withdraw();
   server.stop();
 }

@@ -121,9 +121,9 @@ class LocalCluster {
     return {};
   }
 
-  void stop(int64_t drain_us) {
-    children_.stop("router", drain_us);
-    children_.stop("worker", kDrainUs);
+  void stop(const std::function<bool()>& hurry) {
+    children_.stop("router", kDrainUs, hurry);
+    children_.stop("worker", kDrainUs, hurry);
   }
 
  private:
@@ -196,7 +196,7 @@ class UpCommand final : public Command {
       signals.wait_ms(100);
     }
     print_note("stopping: the router finishes its answers first");
-    running.stop(signals.count() > 1 ? 0 : kDrainUs);
+    running.stop([&] { return signals.count() > 1; });
     return kExitOk;
   }
 

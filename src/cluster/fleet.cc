@@ -28,22 +28,32 @@ Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
     return unsupported(
         fmt::format("it speaks protocol {}, this router {}: run the same build", hello.protocol, kClusterProtocol));
   }
-  if (facts_.model.empty()) facts_ = hello.facts;
   const ServiceFacts& other = hello.facts;
+  if (other.model.empty() || other.shape.vocab < 1 || other.shape.hidden < 1 || other.context < 2 || other.max_batch < 1 ||
+      other.queue_limit < 0 || other.pages < 1 || other.page_tokens < 1)
+    return corrupt("its model has sizes that cannot be");
+  if (facts_.model.empty()) facts_ = other;
   if (other.fingerprint != facts_.fingerprint || other.context != facts_.context || other.page_tokens != facts_.page_tokens) {
-    return unsupported(fmt::format("it serves {} ({}, context {}), the others {} ({}, context {})", other.model,
-                                   other.fingerprint, other.context, facts_.model, facts_.fingerprint, facts_.context));
+    return unsupported(
+        fmt::format("it serves {} ({}, context {}), this router began with {} ({}, context {}): restart it for another model",
+                    other.model, other.fingerprint, other.context, facts_.model, facts_.fingerprint, facts_.context));
   }
   // Answers that fit one worker only would not survive it.
   facts_.pages = std::min(facts_.pages, other.pages);
   index_.clear(worker);
   Worker& w = at(worker);
-  w = {.known = true, .heard_us = now_us, .us_per_token = w.us_per_token, .why_lost = ""};
+  w = {.known = true,
+       .is_open = true,
+       .room = other.max_batch + other.queue_limit,
+       .heard_us = now_us,
+       .us_per_token = w.us_per_token,
+       .why_lost = ""};
   return {};
 }
 
 void Fleet::hear(int32_t worker, const LoadMessage& load, int64_t now_us) {
   Worker& w = at(worker);
+  if (!w.known) w.heard_us = now_us;
   if (!w.known) return;
   const int64_t rows = load.prefill_rows - w.load.prefill_rows, us = load.prefill_us - w.load.prefill_us;
   if (rows > 0 && us > 0) {
@@ -66,6 +76,13 @@ Status Fleet::hear(int32_t worker, const BlocksMessage& blocks) {
   return {};
 }
 
+void Fleet::note_open(int32_t worker, int64_t now_us) {
+  Worker& w = at(worker);
+  w.is_open = true;
+  w.heard_us = now_us;
+  w.why_lost = "its model loads";
+}
+
 void Fleet::lose(int32_t worker, std::string why) {
   Worker& w = at(worker);
   if (w.known) index_.clear(worker);
@@ -82,7 +99,7 @@ std::string Fleet::trouble(int32_t worker, int64_t now_us) const {
 
 bool Fleet::hangs(int32_t worker, int64_t now_us) const {
   const Worker& w = at(worker);
-  return w.known && (now_us - w.heard_us > kSilentUs || w.load.step_age_us > stall_us_);
+  return w.is_open && (now_us - w.heard_us > kSilentUs || w.load.step_age_us > stall_us_);
 }
 
 bool Fleet::any_ready(int64_t now_us) const {

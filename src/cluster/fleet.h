@@ -10,6 +10,7 @@
 //   fleet.note_placed(placed, keys);   ...   fleet.note_computed(placed, keys); fleet.note_end(worker);
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -33,6 +34,8 @@ class Fleet {
   // Error: messages are missing; the link has to begin anew.
   Status hear(int32_t worker, const BlocksMessage& blocks);
   void lose(int32_t worker, std::string why);
+  // Its link is open; a hello should follow.
+  void note_open(int32_t worker, int64_t now_us);
 
   // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why.
   Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us);
@@ -53,7 +56,8 @@ class Fleet {
 
  private:
   struct Worker {
-    bool known = false;
+    bool known = false, is_open = false;
+    int32_t room = 0;  // requests it takes at once
     LoadMessage load;
     int64_t heard_us = 0;
     int32_t inside = 0;         // requests of this router
@@ -64,7 +68,9 @@ class Fleet {
   };
   Worker& at(int32_t worker) { return workers_[static_cast<size_t>(worker)]; }
   const Worker& at(int32_t worker) const { return workers_[static_cast<size_t>(worker)]; }
-  bool is_full(const Worker& worker) const { return worker.inside >= facts_.max_batch + facts_.queue_limit; }
+  static bool is_full(const Worker& worker) {
+    return std::max(worker.inside, worker.load.running + worker.load.waiting) >= worker.room;
+  }
   double mean_us_per_token() const;
 
   const RoutingPolicy policy_;

@@ -6,13 +6,15 @@ namespace deepinfer {
 namespace {
 
 ServiceFacts facts(const char* fingerprint = "fp_1") {
-  return {.model = "m",
-          .fingerprint = fingerprint,
-          .context = 4096,
-          .max_batch = 2,
-          .queue_limit = 1,
-          .pages = 100,
-          .page_tokens = 64};
+  ServiceFacts out{.model = "m",
+                   .fingerprint = fingerprint,
+                   .context = 4096,
+                   .max_batch = 2,
+                   .queue_limit = 1,
+                   .pages = 100,
+                   .page_tokens = 64};
+  out.shape.vocab = out.shape.hidden = 8;
+  return out;
 }
 
 LoadMessage load(int64_t rows = 0, int64_t us = 0) {
@@ -70,8 +72,13 @@ TEST(Fleet, WhoIsNoChoiceAndWhy) {
   EXPECT_FALSE(fleet.hangs(0, 2'500'000));
   EXPECT_TRUE(fleet.hangs(0, 5'500'000));
   EXPECT_EQ(fleet.hear(1, HelloMessage{.facts = facts("fp_2")}, 0).error().message,
-            "it serves m (fp_2, context 4096), the others m (fp_1, context 4096)");
+            "it serves m (fp_2, context 4096), this router began with m (fp_1, context 4096): restart it for another model");
   EXPECT_FALSE(fleet.hear(1, HelloMessage{.protocol = 99, .facts = facts()}, 0));
+  ServiceFacts none = facts();
+  none.page_tokens = 0;
+  EXPECT_EQ(fleet.hear(1, HelloMessage{.facts = none}, 0).error().code, ErrorCode::kCorrupt);
+  fleet.note_open(2, 0);
+  EXPECT_TRUE(fleet.hangs(2, 5'500'000)) << "a link without a hello";
   fleet.lose(0, "the peer left");
   EXPECT_EQ(fleet.trouble(0, 0), "the peer left");
   EXPECT_EQ(fleet.why_none(0).code, ErrorCode::kUnavailable);

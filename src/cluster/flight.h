@@ -26,7 +26,8 @@ struct Flight {
   uint64_t number = 0;           // of this placement, on its link
   bool computing = false;        // the placement's work is still counted
   std::vector<int32_t> avoided;  // workers that refused it or were lost, since it last moved
-  int32_t moves = 0;
+  bool has_begun = false;        // a token has come
+  int32_t moves = 0;             // since then, or since the last one
   int64_t waits_since_us = 0;
   int64_t cut = -1;  // finish(): tokens that count, -1 = none was said
   bool cancelled = false;
@@ -37,7 +38,7 @@ struct Flight {
 // `max_moves` times, the last time because of `why`.
 std::optional<Event> end_without_worker(const Flight& flight, int64_t now_us, int32_t max_moves, const std::string& why);
 // A final event by the router's own word; its tokens are those the client has.
-Event final_event(const Flight& flight, FinishReason reason, std::string error);
+Event final_event(const Flight& flight, FinishReason reason, std::string error, ErrorCode code = ErrorCode::kInternal);
 // An event of a worker as the client is to see it: cached tokens are those of the first placement. False: it is no event that can
 // come next. REQUIRES: of the flight's present placement.
 bool follow(Flight& flight, Event& event);

@@ -20,7 +20,7 @@
 namespace deepinfer {
 namespace {
 
-constexpr int64_t kTickUs = 100'000, kReconnectUs = 300'000, kEncodeUs = 60'000'000;
+constexpr int64_t kTickUs = 100'000, kReconnectUs = 300'000, kEncodeUs = 60'000'000, kLateUs = 500'000;
 constexpr int32_t kNoWorker = -1;
 
 using FlightPtr = std::shared_ptr<Flight>;
@@ -45,7 +45,7 @@ class HubRouter final : public Router {
 
   Status start() {
     DI_TRY(hub_, FrameHub::open({.secret = options_.secret},
-                                {.opened = [](LinkId) {},
+                                {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
                                  .closed = [this](LinkId link, const Error& why) { lose(link, why); },
                                  .settled = options_.settled}));
@@ -134,24 +134,15 @@ class HubRouter final : public Router {
   }
 
   Result<std::vector<uint16_t>> encode(const PreparedImage& image) override {
-    EncodeMessage message{.width = image.pixels->width,
-                          .height = image.pixels->height,
-                          .tokens = image.tokens,
-                          .content_hash = image.content_hash,
-                          .pixels = image.pixels->pixels};
-    std::future<PictureRows> rows;
-    {
-      const std::lock_guard lock(mutex_);
-      const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = ++next_number_}, {}, {}, clock_.now_us());
-      if (placed.worker < 0) return fleet_.why_none(clock_.now_us());
-      message.number = next_number_;
-      rows = pictures_.add(message.number, placed.worker);
-      hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
-    }
-    if (rows.wait_for(std::chrono::microseconds(kEncodeUs)) == std::future_status::ready) return rows.get();
+    auto rows = encode_once(image);
+    const bool is_lost = !rows && rows.error().code == ErrorCode::kUnavailable;
+    return is_lost && !leaving_ ? encode_once(image) : rows;
+  }
+
+  void leave() override {
+    leaving_ = true;
     const std::lock_guard lock(mutex_);
-    pictures_.forget(message.number);
-    return Error{ErrorCode::kUnavailable, "no worker has encoded the picture in time: try again later"};
+    for (size_t i = 0; i < links_.size(); ++i) pictures_.lose(static_cast<int32_t>(i));
   }
 
  private:
@@ -180,6 +171,27 @@ class HubRouter final : public Router {
     extend_page_keys(root, request.prompt, request.images, facts.page_tokens, flight.keys);
     flight.request = std::move(request);
     return {};
+  }
+
+  PictureRows encode_once(const PreparedImage& image) {
+    EncodeMessage message{.width = image.pixels->width,
+                          .height = image.pixels->height,
+                          .tokens = image.tokens,
+                          .content_hash = image.content_hash,
+                          .pixels = image.pixels->pixels};
+    std::future<PictureRows> rows;
+    {
+      const std::lock_guard lock(mutex_);
+      message.number = ++next_number_;
+      const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = message.number}, {}, {}, clock_.now_us());
+      if (placed.worker < 0 || leaving_) return fleet_.why_none(clock_.now_us());
+      rows = pictures_.add(message.number, placed.worker);
+      hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
+    }
+    if (rows.wait_for(std::chrono::microseconds(kEncodeUs)) == std::future_status::ready) return rows.get();
+    const std::lock_guard lock(mutex_);
+    pictures_.forget(message.number);
+    return Error{ErrorCode::kUnavailable, "no worker has encoded the picture in time: try again later"};
   }
 
   // The rest holds mutex_, unless it says that it calls handlers.
@@ -222,15 +234,15 @@ class HubRouter final : public Router {
   }
 
   // Its worker is gone or refused it: what is left of it goes elsewhere. Calls handlers.
-  void move(const FlightPtr& flight, const std::string& why, int32_t avoid) {
+  // A refusal is no move: nothing had begun.
+  void move(const FlightPtr& flight, const std::string& why, int32_t avoid, bool was_refused = false) {
     std::optional<Event> end;
     {
       const std::lock_guard lock(mutex_);
       leave(*flight);
       flight->avoided.push_back(avoid);
-      ++flight->moves;
-      ++moved_;
-      flight->waits_since_us = clock_.now_us();
+      if (!was_refused) ++flight->moves, ++moved_;
+      if (!was_refused || flight->waits_since_us == 0) flight->waits_since_us = clock_.now_us();
       end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, why);
       if (!end && !place(flight)) return;  // a tick tries again
     }
@@ -256,6 +268,11 @@ class HubRouter final : public Router {
     const std::lock_guard lock(mutex_);
     links_[static_cast<size_t>(worker)].id = link;
     by_link_[link] = worker;
+  }
+
+  void greet(LinkId link) {
+    const std::lock_guard lock(mutex_);
+    if (const int32_t worker = worker_of(link); worker >= 0) fleet_.note_open(worker, clock_.now_us());
   }
 
   int32_t worker_of(LinkId link) const {
@@ -340,10 +357,19 @@ class HubRouter final : public Router {
   Status take_event(LinkId link, EventMessage message) {
     FlightPtr flight;
     Event& event = message.event;
+    int32_t worker = kNoWorker;
+    bool gave_up = false;
     {
       const std::lock_guard lock(mutex_);
       flight = flight_of(message.number);
-      if (!flight || worker_of(link) != flight->placed.worker) return {};
+      worker = worker_of(link);
+      if (!flight || worker != flight->placed.worker) return {};
+      gave_up = event.finish == FinishReason::kCancelled && !flight->cancelled;
+    }
+    // Nobody here asked for that end: the worker is going.
+    if (gave_up) return move(flight, "the worker was stopped", worker), Status();
+    {
+      const std::lock_guard lock(mutex_);
       const int64_t index = event.index;
       if (!follow(*flight, event)) {
         return corrupt(fmt::format("token {} of an answer that has {}", index, flight->request.answered.size()));
@@ -363,8 +389,8 @@ class HubRouter final : public Router {
     }
     if (!flight) return give_rows(message.number, Error{message.code, message.message});
     const bool elsewhere = message.code == ErrorCode::kExhausted || message.code == ErrorCode::kUnavailable;
-    if (elsewhere) return move(flight, message.message, flight->placed.worker);
-    deliver(flight, final_event(*flight, FinishReason::kError, message.message));
+    if (elsewhere) return move(flight, message.message, flight->placed.worker, true);
+    deliver(flight, final_event(*flight, FinishReason::kError, message.message, message.code));
   }
 
   void give_rows(uint64_t number, PictureRows rows) {
@@ -376,6 +402,7 @@ class HubRouter final : public Router {
     hub_->after(kTickUs, [this] {
       if (closing_) return;
       leave_hung();
+      end_late();
       retry_waiting();
       tick_later();
     });
@@ -390,6 +417,22 @@ class HubRouter final : public Router {
     }
   }
 
+  // A worker looks at deadlines between its steps; one whose step does not end must not keep its requests beyond them.
+  void end_late() {
+    std::vector<FlightPtr> late;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, flight] : flights_) {
+        const int64_t deadline_us = flight->request.deadline_us;
+        if (deadline_us > 0 && flight->placed.worker >= 0 && clock_.now_us() > deadline_us + kLateUs) late.push_back(flight);
+      }
+      for (const FlightPtr& flight : late) send(*flight, CancelMessage{flight->number});
+    }
+    for (const FlightPtr& flight : late)
+      deliver(flight, final_event(*flight, FinishReason::kDeadline, "the deadline of the request passed"));
+    if (!late.empty() && options_.settled) options_.settled();
+  }
+
   // Calls handlers.
   void retry_waiting() {
     std::vector<std::pair<FlightPtr, Event>> over;
@@ -402,7 +445,8 @@ class HubRouter final : public Router {
         if (auto end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, "")) {
           over.emplace_back(flight, std::move(*end));
         } else if (!place(flight) && impatient) {
-          over.emplace_back(flight, final_event(*flight, FinishReason::kError, fleet_.why_none(clock_.now_us()).message));
+          const Error why = fleet_.why_none(clock_.now_us());
+          over.emplace_back(flight, final_event(*flight, FinishReason::kError, why.message, why.code));
         }
       }
     }
@@ -442,6 +486,7 @@ class HubRouter final : public Router {
   uint64_t next_number_ = 0;
   int64_t moved_ = 0;
   bool closing_ = false;  // the hub's thread only
+  std::atomic<bool> leaving_{false};
   std::unique_ptr<FrameHub> hub_;
 };
 

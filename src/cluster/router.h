@@ -62,6 +62,8 @@ class Router : public TokenService {
   virtual RouterStats stats() const = 0;
   // The rows of a picture, by the vision tower of some worker. Waits.
   virtual Result<std::vector<uint16_t>> encode(const PreparedImage& image) = 0;
+  // No picture is waited for any more.
+  virtual void leave() = 0;
 };
 
 }  // namespace deepinfer

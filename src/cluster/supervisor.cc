@@ -93,7 +93,7 @@ void Supervisor::retire(const std::string& name) {
   }
 }
 
-void Supervisor::stop(const std::string& prefix, int64_t limit_us) {
+void Supervisor::stop(const std::string& prefix, int64_t limit_us, const std::function<bool()>& hurry) {
   const int64_t end_us = clock_.now_us() + limit_us;
   const auto each = [&](auto act) {
     for (Child& child : children_) {
@@ -101,7 +101,7 @@ void Supervisor::stop(const std::string& prefix, int64_t limit_us) {
     }
   };
   each([](Child& child) { ::kill(child.pid, SIGTERM); });
-  for (bool any = true; any && clock_.now_us() < end_us;) {
+  for (bool any = true; any && clock_.now_us() < end_us && !(hurry && hurry());) {
     any = false;
     each([&](Child& child) {
       if (::waitpid(child.pid, nullptr, WNOHANG) == child.pid) {

@@ -42,7 +42,8 @@ class Supervisor {
   // SIGTERM to the child of that name, which is not started again; tend() sees it go.
   void retire(const std::string& name);
   // SIGTERM to children whose name begins so, SIGKILL to those that are still there after `limit_us`.
-  void stop(const std::string& prefix, int64_t limit_us);
+  // `hurry`, when given, ends the wait.
+  void stop(const std::string& prefix, int64_t limit_us, const std::function<bool()>& hurry = {});
 
  private:
   struct Child {

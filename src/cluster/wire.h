@@ -186,6 +186,7 @@ requires(SameWire<T, RequestReport>) void wire_field(IO& io, T& report) {
 template <class IO, class T>
 requires(SameWire<T, Event>) void wire_field(IO& io, T& e) {
   wire_choice(io, e.finish, FinishReason::kDeadline);
+  wire_choice(io, e.error_code, ErrorCode::kInternal);
   wire_fields(io, e.index, e.error, e.usage);
   wire_optional(io, e.token, kEachWire);
   wire_optional(io, e.logprob, kEachWire);

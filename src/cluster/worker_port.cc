@@ -1,7 +1,9 @@
 #include "cluster/worker_port.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -19,6 +21,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kLoadUs = 100'000;
+constexpr int64_t kLongestUs = int64_t{1} << 50;  // of a deadline
 
 uint64_t draw_epoch() {
   uint64_t value = 0;
@@ -48,6 +51,8 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   void withdraw() override {
+    draining_ = true;
+    helpers_.stop();  // pictures and constraints in work still need the host
     std::vector<std::pair<Host*, RequestId>> running;
     {
       const std::lock_guard lock(mutex_);
@@ -84,8 +89,8 @@ class HubWorkerPort final : public WorkerPort {
   size_t num_running() const override {
     const std::lock_guard lock(mutex_);
     size_t count = 0;
-    for (const auto& [link, router] : routers_) count += router.running.size();
-    return count;
+    for (const auto& [link, router] : routers_) count += router.running.size() + router.compiling.size();
+    return count + static_cast<size_t>(encoding_.load());
   }
 
  private:
@@ -120,7 +125,11 @@ class HubWorkerPort final : public WorkerPort {
       {
         const std::lock_guard lock(mutex_);
         for (auto& [link, router] : routers_) {
-          if (router.greeted && host_) report(link, router);
+          if (router.greeted && host_) {
+            report(link, router);
+          } else {
+            hub_->send(link, LoadMessage::kType, write_message(LoadMessage{.reason = "loading"}));
+          }
         }
       }
       report_later();
@@ -172,8 +181,7 @@ class HubWorkerPort final : public WorkerPort {
     switch (type) {
       case SubmitMessage::kType: {
         DI_TRY(SubmitMessage message, read_message<SubmitMessage>(bytes));
-        submit(link, std::move(message));
-        return {};
+        return submit(link, std::move(message));
       }
       case CancelMessage::kType: {
         DI_TRY(const CancelMessage message, read_message<CancelMessage>(bytes));
@@ -207,13 +215,19 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   // A constraint is compiled beside the hub's thread; what is said of the request meanwhile holds once it is submitted.
-  void submit(LinkId link, SubmitMessage message) {
-    if (message.request.deadline_us > 0) message.request.deadline_us += clock_.now_us();
-    if (message.request.constraint.source.empty()) return submit_now(link, std::move(message));
+  Status submit(LinkId link, SubmitMessage message) {
+    int64_t& deadline_us = message.request.deadline_us;
+    if (deadline_us > 0) deadline_us = clock_.now_us() + std::min(deadline_us, kLongestUs);
+    bool compiles = !message.request.constraint.source.empty();
     {
       const std::lock_guard lock(mutex_);
-      routers_[link].compiling[message.number] = {};
+      Router& router = routers_[link];
+      if (router.running.contains(message.number) || router.compiling.contains(message.number))
+        return corrupt(fmt::format("request {} was submitted before", message.number));
+      if (compiles && !draining_) router.compiling[message.number] = {};
     }
+    if (draining_) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"}), Status();
+    if (!compiles) return submit_now(link, std::move(message)), Status();
     helpers_.add([this, link, message = std::make_shared<SubmitMessage>(std::move(message))] {
       const Status compiled = compile(message->request.constraint);
       if (compiled) return submit_now(link, std::move(*message));
@@ -223,6 +237,7 @@ class HubWorkerPort final : public WorkerPort {
       }
       refuse(link, message->number, compiled.error());
     });
+    return {};
   }
 
   Status compile(AnswerConstraint& constraint) {
@@ -258,7 +273,12 @@ class HubWorkerPort final : public WorkerPort {
     const int64_t bytes = int64_t{message.width} * message.height * 3;
     if (message.width <= 0 || message.height <= 0 || bytes != static_cast<int64_t>(message.pixels.size()))
       return corrupt("a picture whose pixels do not fit its size");
-    helpers_.add([this, link, message = std::move(message)] { encode_now(link, message); });
+    if (draining_) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"}), Status();
+    ++encoding_;
+    helpers_.add([this, link, message = std::move(message)] {
+      encode_now(link, message);
+      --encoding_;
+    });
     return {};
   }
 
@@ -295,6 +315,7 @@ class HubWorkerPort final : public WorkerPort {
   const SteadyClock clock_;
   mutable std::mutex mutex_;
   std::atomic<bool> draining_{false};
+  std::atomic<int32_t> encoding_{0};
   Host* host_ = nullptr;
   std::unordered_map<LinkId, Router> routers_;
   std::unordered_set<PageKey, PageKeyHash> pages_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "core/ids.h"
 #include "core/prefix_verdict.h"
 
@@ -118,6 +119,7 @@ struct Event {
   std::vector<TokenLogprob> top_logprobs;  // best first
   FinishReason finish = FinishReason::kNone;
   std::string error;                    // with kError: one line for people
+  ErrorCode error_code = ErrorCode::kInternal;
   Usage usage;                          // of the final event; earlier ones have cached_tokens only
   std::optional<RequestReport> report;  // of the first event and the final one; the first knows `prefix` only
 };

@@ -29,9 +29,10 @@ Status below_vocab(const char* name, TokenId id, int32_t vocab) {
 Status validate_images(const Request& request, int32_t hidden) {
   Position end = 0;
   for (const ImageSpan& image : request.images) {
-    if (image.rows < 1 || image.begin < end || image.begin + image.rows > static_cast<int64_t>(request.prompt.size())) {
+    if (image.rows < 1 || image.begin < end || image.begin > static_cast<int64_t>(request.prompt.size()) - image.rows) {
       return invalid_argument(fmt::format("image rows {} to {} do not lie in order inside the prompt of {} tokens", image.begin,
-                                          image.begin + image.rows, request.prompt.size()));
+                                          static_cast<uint64_t>(image.begin) + static_cast<uint64_t>(image.rows),
+                                          request.prompt.size()));
     }
     if (image.embeddings.size() != static_cast<size_t>(image.rows) * static_cast<size_t>(hidden)) {
       return invalid_argument(fmt::format("image at {}: {} embedding values, {} rows of {} need {}", image.begin,

@@ -118,6 +118,7 @@ class FormCompiler {
 
   Status add_calls(Nonterminal calls) {
     FixedRules& fixed = rules_->fixed();
+    if (form_.max_calls < 0) return invalid_argument("the number of calls cannot be below 0");
     if (form_.max_calls > ToolCallForm::kMaxCounted) return too_large("the number of calls can be held to at most 128");
     const Nonterminal call = fixed.add();
     for (const ToolCallForm::Tool& tool : form_.tools) {

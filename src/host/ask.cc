@@ -180,7 +180,7 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
   report_.accepted_tokens = event.usage.accepted_tokens;
   report_.expired = event.finish == FinishReason::kDeadline;
   if (report_.expired) return Error{ErrorCode::kDeadline, event.error};
-  if (event.finish == FinishReason::kError) return internal_error(event.error);
+  if (event.finish == FinishReason::kError) return Error{event.error_code, event.error};
   return true;
 }
 

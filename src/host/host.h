@@ -55,6 +55,7 @@ struct RemoteService {
   ServiceFacts facts;
   std::function<Status()> health;  // whether somebody would take a request now; any thread
   ImageTower tower;                // empty: nobody encodes pictures
+  std::function<void()> leave;     // before the end: nothing is waited for any more
   std::function<ScaleSample()> scale;
   std::function<std::string()> metrics;  // rows of its own, in the text form of Prometheus; any thread
 };

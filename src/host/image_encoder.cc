@@ -51,19 +51,26 @@ Status grow_placeholders(TokenId image_id, std::vector<ImageSpan>& spans, std::v
 }  // namespace
 
 ImageTower local_tower(const LanguageModel& language_model, int32_t threads, std::unique_ptr<Device> given) {
-  const auto device = std::make_shared<std::unique_ptr<Device>>(std::move(given));
-  return [&language_model, threads, device](const PreparedImage& image) -> Result<std::vector<uint16_t>> {
+  struct OneAtATime {
+    std::mutex mutex;
+    std::unique_ptr<Device> device;
+  };
+  const auto tower = std::make_shared<OneAtATime>();
+  tower->device = std::move(given);
+  return [&language_model, threads, tower](const PreparedImage& image) -> Result<std::vector<uint16_t>> {
+    const std::lock_guard lock(tower->mutex);
+    std::unique_ptr<Device>& device = tower->device;
     // The tower is not part of the door of language models: only this architecture has one.
     const auto* model = dynamic_cast<const V41Model*>(&language_model);
     if (!model) return unsupported(fmt::format("the model {} cannot encode pictures", language_model.name()));
-    if (!*device) {
+    if (!device) {
       CpuOptions options;
       options.threads = threads;
-      DI_TRY(*device, make_cpu_device(options));
+      DI_TRY(device, make_cpu_device(options));
     }
     const int32_t patch = geometry_of(model->shape()).patch;
     const PatchGrid grid{image.pixels->height / patch, image.pixels->width / patch};
-    DI_TRY(VisionSpan span, encode_image(**device, model->shape(), model->device_weights(), image_patches(image, patch), grid));
+    DI_TRY(VisionSpan span, encode_image(*device, model->shape(), model->device_weights(), image_patches(image, patch), grid));
     return std::move(span.embeddings);
   };
 }
@@ -85,7 +92,7 @@ Result<std::vector<PreparedImage>> ImageEncoder::prepare(const std::vector<Image
   auto prepared = resolver.resolve(sources);
   if (prepared) return *std::move(prepared);
   const ImageProblem& problem = prepared.problem();
-  return Error{problem.is_retryable() ? ErrorCode::kUnavailable : ErrorCode::kInvalidArgument, problem.message};
+  return Error{problem.is_retryable() ? ErrorCode::kIo : ErrorCode::kInvalidArgument, problem.message};
 }
 
 Result<std::vector<ImageSpan>> ImageEncoder::encode(const std::vector<PreparedImage>& pictures, std::vector<TokenId>& ids) {
@@ -107,20 +114,24 @@ Result<std::vector<uint16_t>> ImageEncoder::encode_picture(const PreparedImage& 
   return *rows;
 }
 
+// Two threads may encode one picture at once, to the same rows: better than one that waits for another's.
 Result<std::shared_ptr<const std::vector<uint16_t>>> ImageEncoder::rows_of(const PreparedImage& image) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = index_.find(image.content_hash); found != index_.end() && !image.content_hash.empty()) {
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return found->second->rows;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = index_.find(image.content_hash); found != index_.end() && !image.content_hash.empty()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return found->second->rows;
+    }
   }
   if (!tower_) return Error{ErrorCode::kUnavailable, "nobody encodes pictures now: try again later"};
   DI_TRY(std::vector<uint16_t> embeddings, tower_(image));
-  ++num_encoded_;
   if (embeddings.size() != static_cast<size_t>(image.tokens) * static_cast<size_t>(shape_.hidden)) {
     return internal_error(fmt::format("a picture of {} tokens came out as {} values", image.tokens, embeddings.size()));
   }
   auto rows = std::make_shared<const std::vector<uint16_t>>(std::move(embeddings));
-  if (!image.content_hash.empty()) keep({image.content_hash, rows});
+  const std::lock_guard lock(mutex_);
+  ++num_encoded_;
+  if (!image.content_hash.empty() && !index_.contains(image.content_hash)) keep({image.content_hash, rows});
   return rows;
 }
 

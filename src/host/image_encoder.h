@@ -29,7 +29,7 @@
 
 namespace deepinfer {
 
-// A picture's rows, BF16 [tokens, hidden]. Called for one picture at a time.
+// A picture's rows, BF16 [tokens, hidden]. Called from any thread, from several at once.
 using ImageTower = std::function<Result<std::vector<uint16_t>>(const PreparedImage&)>;
 
 // The tower of a model in this process, on a device that sees its weights (null: a CPU device of its own, made with the first
@@ -42,7 +42,7 @@ class ImageEncoder {
   ImageEncoder(const ModelShape& shape, std::string name, ImageLimits limits, ImageTower tower,
                size_t max_bytes = size_t{64} << 20);
 
-  // The pictures decoded and measured; the tower does not run. kUnavailable: a download failed that may work later.
+  // The pictures decoded and measured; the tower does not run. kIo: a download failed that may work later.
   Result<std::vector<PreparedImage>> prepare(const std::vector<ImageReference>& images) const;
   // Their spans, in order; each placeholder in `ids` becomes as many ids as its picture has rows.
   Result<std::vector<ImageSpan>> encode(const std::vector<PreparedImage>& pictures, std::vector<TokenId>& ids);

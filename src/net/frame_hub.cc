@@ -1,8 +1,11 @@
 #include "net/frame_hub.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <boost/asio/connect.hpp>
@@ -32,11 +35,18 @@ constexpr std::string_view kMagic = "deepinfer frames 1\n";
 constexpr size_t kNonceBytes = 32, kProofBytes = 64;  // the proof in hexadecimal digits
 constexpr size_t kHeadBytes = 5;                      // u32 length, u8 type
 constexpr size_t kReadBytes = 256 << 10;
+constexpr int32_t kMostUnproven = 64;
+constexpr unsigned kUserTimeoutMs = 15'000;
 
 std::string random_bytes(size_t count) {
   std::string out(count, '\0');
   RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(count));
   return out;
+}
+
+// A peer whose machine is gone acknowledges nothing: the kernel then ends the connection.
+void set_user_timeout(int handle) {
+  static_cast<void>(::setsockopt(handle, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs)));
 }
 
 struct Link {
@@ -46,8 +56,8 @@ struct Link {
   tcp::socket socket;
   asio::steady_timer timer;  // of the handshake
   std::string nonce, received;
-  bool proven = false, closed = false, writing = false;
-  std::vector<char> buffer = std::vector<char>(kReadBytes);
+  bool counted = false, proven = false, closed = false, writing = false;
+  std::vector<char> buffer;   // once proven
   size_t begin = 0, end = 0;  // of what has not been understood yet
   std::string handshake, unsent, in_write;
 };
@@ -165,8 +175,13 @@ class AsioHub final : public FrameHub {
   // Both send magic and nonce, then the proof over both nonces; the caller's differs from the other's, so none can be sent back.
   void begin(const LinkPtr& link) {
     links_[link->id] = link;
+    ++unproven_;
+    link->counted = true;
     if (!link->calls) limit_handshake(link);
+    if (!link->calls && unproven_ > kMostUnproven)
+      return drop(link, {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
     Ec ignored;
+    set_user_timeout(link->socket.native_handle());
     link->socket.set_option(tcp::no_delay(true), ignored);
     link->socket.set_option(asio::socket_base::keep_alive(true), ignored);
     link->nonce = random_bytes(kNonceBytes);
@@ -185,6 +200,8 @@ class AsioHub final : public FrameHub {
         if (CRYPTO_memcmp(link->received.data(), expected.data(), kProofBytes) != 0)
           return drop(link, {ErrorCode::kPermission, "the peer has another secret"});
         link->proven = true;
+        link->buffer.resize(kReadBytes);
+        --unproven_;
         link->timer.cancel();
         handlers_.opened(link->id);
         flush(link);
@@ -209,6 +226,12 @@ class AsioHub final : public FrameHub {
       link->end -= link->begin;
       link->begin = 0;
     }
+    // It grows with what has come, not with what a head promises, and shrinks again.
+    if (link->end == link->buffer.size()) link->buffer.resize(2 * link->end);
+    if (link->end < kReadBytes / 2 && link->buffer.size() > 4 * kReadBytes) {
+      link->buffer.resize(kReadBytes);
+      link->buffer.shrink_to_fit();
+    }
     link->socket.async_read_some(asio::buffer(link->buffer.data() + link->end, link->buffer.size() - link->end),
                                  [this, link](Ec ec, size_t bytes) {
                                    if (link->closed) return;
@@ -229,10 +252,7 @@ class AsioHub final : public FrameHub {
         drop(link, {ErrorCode::kCorrupt, fmt::format("a frame of {} bytes, {} are allowed", size, options_.max_frame_bytes)});
         return false;
       }
-      if (link->end - link->begin < kHeadBytes + size) {
-        if (link->buffer.size() < kHeadBytes + size) link->buffer.resize(kHeadBytes + size + kReadBytes);
-        break;
-      }
+      if (link->end - link->begin < kHeadBytes + size) break;
       link->begin += kHeadBytes + size;
       any = true;
       handlers_.frame(link->id, static_cast<uint8_t>(head[4]), {head + kHeadBytes, size});
@@ -287,6 +307,7 @@ class AsioHub final : public FrameHub {
 
   void drop(const LinkPtr& link, const Error& why) {
     if (std::exchange(link->closed, true)) return;
+    if (link->counted && !link->proven) --unproven_;
     Ec ignored;
     link->socket.close(ignored);
     link->timer.cancel();
@@ -310,6 +331,7 @@ class AsioHub final : public FrameHub {
   std::vector<std::pair<LinkId, std::string>> outbox_, sending_;
   std::vector<LinkPtr> touched_;
   bool quiet_ = false;
+  int32_t unproven_ = 0;
   std::thread thread_;
 };
 

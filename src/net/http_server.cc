@@ -184,6 +184,7 @@ class AsioServer final : public HttpServer {
 
   void stop() override {
     if (!thread_.joinable()) return;
+    stopping_ = true;
     post([this] {
       ErrorCodeBoost ignored;
       acceptor_.close(ignored);
@@ -270,7 +271,8 @@ class AsioServer final : public HttpServer {
   void tick_later() {
     timer_.expires_after(kTick);
     timer_.async_wait([this](ErrorCodeBoost ec) {
-      if (ec) return;
+      // A tick that was already due when the timer was cancelled comes without an error.
+      if (ec || stopping_) return;
       tick();
       tick_later();
     });
@@ -302,7 +304,7 @@ class AsioServer final : public HttpServer {
   uint16_t port_ = 0;
   int64_t drain_deadline_us_ = 0;
   std::atomic<bool> draining_{false};
-  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stopping_{false}, stopped_{false};
   std::thread thread_;
 };
 

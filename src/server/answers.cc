@@ -45,7 +45,7 @@ Result<std::optional<RetentionClass>> wanted_retention(const HttpRequest& reques
 // While a request is prepared nothing but the download of a picture is unavailable. That is the request's affair and not the
 // server's, so the status says so; but it may pass later.
 void fail_prepared(Call& call, const Error& error) {
-  error.code == ErrorCode::kUnavailable ? call.fail(400, error.message, true) : call.fail(error);
+  error.code == ErrorCode::kIo ? call.fail(400, error.message, true) : call.fail(error);
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ void Server::Service::stop() {
   if (!http_ || stopped_.exchange(true)) return;
   batches_->stop();
   http_->stop();
+  if (host_ && !host_->is_local()) host_->remote().leave();
   // Plans that are still being made read the model; what they post goes nowhere.
   context_.workers.stop();
   context_.picture_workers.stop();
