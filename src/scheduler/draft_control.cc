@@ -89,6 +89,7 @@ int64_t DraftControl::old_capacity(std::span<const ProposedBlock> blocks, int64_
 
 void DraftControl::note_block(const VerifiedBlock& block) {
   if (block.observed == 0) return;
+  watch(block);
   if (observed_.size() < kObserved) {
     observed_.push_back(block);
   } else {
@@ -98,11 +99,16 @@ void DraftControl::note_block(const VerifiedBlock& block) {
   if (++unfitted_ >= static_cast<int64_t>(kObserved)) refit();
 }
 
+void DraftControl::watch(const VerifiedBlock& block) {
+  add_block(block, kNoTemperatures, unscaled_);
+  add_block(block, temperatures_, scaled_);
+}
+
 void DraftControl::refit() {
   unfitted_ = 0;
-  stats_.calibration_error_before = calibration_error(observed_, options_.width, temperatures_);
   temperatures_ = fit_temperatures(observed_, options_.width);
-  stats_.calibration_error = calibration_error(observed_, options_.width, temperatures_);
+  unscaled_ = scaled_ = {};
+  for (const VerifiedBlock& block : observed_) watch(block);
   ++stats_.fits;
 }
 
@@ -125,6 +131,10 @@ void DraftControl::note_step(const StepOutcome& outcome) {
 DraftControlStats DraftControl::stats() const {
   DraftControlStats out = stats_;
   out.temperatures = temperatures_;
+  for (size_t k = 0; k < kMaxDraft; ++k) {
+    out.error_unscaled[k] = unscaled_[k].error();
+    out.error_scaled[k] = scaled_[k].error();
+  }
   for (const DraftGovernor& governor : governors_) out.pauses += governor.pauses();
   return out;
 }

@@ -68,8 +68,9 @@ struct StepOutcome {
 struct DraftControlStats {
   double gained_tokens = 0, gained_us = 0;  // against steps without drafts, by the cost table; negative = lost
   int64_t pauses = 0;
-  double calibration_error = 0;  // of the whole block, at the last fit
-  double calibration_error_before = 0;
+  // How far confidences are from what came, by place, of the blocks since the start and those of the last fit: as the drafter
+  // gives them, and scaled.
+  std::array<double, kMaxDraft> error_unscaled{}, error_scaled{};
   int64_t fits = 0;
   Temperatures temperatures = kNoTemperatures;
 };
@@ -104,6 +105,7 @@ class DraftControl {
   static size_t size_of(int64_t sequences);
   void schedule(std::span<ProposedBlock> blocks, const StepLoad& load);
   int64_t old_capacity(std::span<const ProposedBlock> blocks, int64_t sequences, StepsPerSecond steps_per_second);
+  void watch(const VerifiedBlock& block);
   void refit();
 
   const DraftControlOptions options_;
@@ -112,6 +114,7 @@ class DraftControl {
   static constexpr size_t kBatchSizes = 12;
   std::array<DraftGovernor, kBatchSizes> governors_;  // by the binary size of the batch: what pays for one may not pay for many
   Temperatures temperatures_;
+  PlaceBins unscaled_, scaled_;
   std::array<float, kMaxDraft> mean_survival_{};  // of sequences without history
   VerificationScheduler scheduler_;
   // Reused by every step.
