@@ -39,6 +39,7 @@ struct BenchSettings {
   int32_t repeats_or(int32_t usual) const { return repeats > 0 ? repeats : usual; }
   int32_t streams = 0;
   bool spec_sweep = false;
+  std::string spec_text;
   float spec_tokens_per_step = 0;
   void visit(FieldVisitor visit) {
     host.visit(visit);
@@ -66,9 +67,13 @@ struct BenchSettings {
     visit({.name = "spec-sweep",
            .target = &spec_sweep,
            .help = "bench decode: speculation off, 1 to 5 drafts, every schedule; a quarter of an hour"});
+    visit({.name = "spec-text",
+           .target = &spec_text,
+           .help = "of --spec-sweep only the texts of one kind",
+           .choices = {"", "easy", "hard", "adversarial", "mixed"}});
     visit({.name = "repeats",
            .target = &repeats,
-           .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 7",
+           .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 5",
            .value = "N",
            .min = 0,
            .max = 1000});
@@ -132,7 +137,8 @@ class BenchCommand final : public Command {
       options.repeats = settings_.repeats_or(3);
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
-        BenchSpeculationOptions sweep{.rounds = settings_.repeats_or(7),
+        BenchSpeculationOptions sweep{.text = settings_.spec_text,
+                                      .rounds = settings_.repeats_or(5),
                                       .tokens_per_step = double{settings_.spec_tokens_per_step}};
         sweep.progress = [](size_t done, size_t total, const std::string& what) {
           fmt::print(stderr, "sweep {} of {}: {}\n", done + 1, total, what);

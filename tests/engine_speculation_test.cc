@@ -3,6 +3,8 @@
 // speculation_same_bytes_test.cc has the real one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/scripted_model.h"
 #include "tests/speculation_harness.h"
 
@@ -64,8 +66,7 @@ TEST(EngineSpeculation, EveryPatternWithStopsPenaltiesAndAFullPool) {
       EXPECT_LE(fast.stats.speculation.accepted[k], fast.stats.speculation.verified[k]);
       EXPECT_LE(fast.stats.speculation.verified[k], fast.stats.speculation.drafted[k]);
     }
-    EXPECT_GT(fast.stats.speculation.step_costs[0][0], 0) << "a step of one row";
-    EXPECT_GT(fast.stats.speculation.pass_costs[0], 0);
+    EXPECT_GT(*std::ranges::max_element(fast.stats.speculation.step_costs[0]), 0);
     // Behind the end of an answer it knows nothing.
     EXPECT_GT(10 * sum(fast.stats.speculation.accepted), 9 * sum(fast.stats.speculation.verified));
     // A schedule that believes confidences which say the contrary of what is right, and one that turns drafting off and on.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "recipe/conversation.h"
 #include "recipe/render.h"
@@ -22,6 +23,8 @@ std::string task(int32_t i) {
   return fmt::format("Sort these numbers: {}, {}, {}, {}, {}", 3 + i % 50, 90 - i % 37, 5 + i % 11, 41 + i % 29, 1 + i % 7);
 }
 
+}  // namespace
+
 const char* text_name(SweepText text) {
   switch (text) {
     case SweepText::kEasy: return "easy";
@@ -31,8 +34,6 @@ const char* text_name(SweepText text) {
   }
   return "";
 }
-
-}  // namespace
 
 std::string name_of(const SweepTraffic& traffic) {
   return fmt::format("spec/{}/{}/{}", text_name(traffic.text), traffic.sampled ? "sampled" : "greedy", traffic.streams);
@@ -66,8 +67,8 @@ void shorten(std::vector<Request>& requests, int32_t streams, double steps) {
   const double tokens = requests[0].max_tokens;
   const auto rounds = static_cast<size_t>(std::max(1.0, steps / tokens));
   requests.resize(std::min(requests.size(), rounds * static_cast<size_t>(streams)));
-  const auto most = static_cast<int32_t>(std::max(kLeastTokens, steps));
-  for (Request& request : requests) request.max_tokens = std::min(request.max_tokens, most);
+  const double part = std::min(1.0, std::max(kLeastTokens, steps) / tokens);
+  for (Request& request : requests) request.max_tokens = static_cast<int32_t>(std::ceil(part * request.max_tokens));
 }
 
 }  // namespace deepinfer

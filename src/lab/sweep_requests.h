@@ -24,6 +24,7 @@ struct SweepTraffic {
 
 inline constexpr int64_t kSweepContext = 256;  // no request needs more
 
+const char* text_name(SweepText text);
 // "spec/easy/greedy/8".
 std::string name_of(const SweepTraffic& traffic);
 // At least eight, each with a seed of its own and, if easy, a task of its own.

@@ -31,7 +31,17 @@ bool DraftControl::drafts(int64_t sequences) {
     here.rest();
     return false;
   }
-  return !here.compares();
+  return best_gain(sequences) >= kLeastHope && !here.compares();
+}
+
+double DraftControl::best_gain(int64_t sequences) const {
+  if (verify_.empty()) return kLeastHope;
+  const double plain = verify_.at(sequences, context_), pass = draft_.at(sequences);
+  double best = 0;
+  for (int32_t l = 1; l <= options_.width; ++l) {
+    best = std::max(best, (l + 1) * plain / (verify_.at(sequences * (l + 1), context_) + pass));
+  }
+  return best;
 }
 
 void DraftControl::choose(std::span<ProposedBlock> blocks, const StepLoad& load) {
@@ -114,6 +124,7 @@ void DraftControl::refit() {
 
 // The gain is reckoned with the medians of the cost table, so that one disturbed step decides nothing.
 void DraftControl::note_step(const StepOutcome& outcome) {
+  context_ = outcome.context;
   verify_.add(outcome.rows, outcome.context, outcome.verify_us);
   if (outcome.passes > 0) draft_.add(outcome.passes, outcome.draft_us);
   // A step that also runs prompts says little about decoding.

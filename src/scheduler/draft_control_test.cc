@@ -77,6 +77,25 @@ TEST(DraftControl, NeverMuchSlowerThanWithout) {
   }
 }
 
+// Where a step costs so much with drafts that not even right ones pay, none is made to find out; another size of batch or other
+// costs are another question.
+TEST(DraftControl, NothingIsTriedWithoutHope) {
+  DraftControl control({});
+  for (const int64_t rows : {1, 6, 32, 192}) control.note_verify_cost(rows, rows <= 6 ? flat(rows) : proportional(rows));
+  control.note_draft_cost(1, 100);
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_FALSE(control.drafts(32));
+    EXPECT_TRUE(control.rests(32));
+    control.pass_over(32);
+    control.note_step({.rows = 32, .sequences = 32, .emitted = 32, .verify_us = proportional(32)});
+  }
+  EXPECT_EQ(control.stats().pauses, 0);
+  EXPECT_TRUE(control.drafts(1));
+  for (int sample = 0; sample < 64; ++sample) control.note_verify_cost(192, 1.2 * proportional(32));
+  EXPECT_TRUE(control.drafts(32));
+  EXPECT_TRUE(DraftControl({.mode = SpeculationMode::kOn}).drafts(32)) << "who asks for drafts gets them";
+}
+
 TEST(DraftControl, ComesBackWhenDraftsGetBetter) {
   const World bad{0.02, 300, between}, good{0.95, 100, flat};
   DraftControl control({});
