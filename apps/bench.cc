@@ -73,7 +73,8 @@ struct BenchSettings {
            .choices = {"", "easy", "hard", "adversarial", "mixed"}});
     visit({.name = "repeats",
            .target = &repeats,
-           .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 5",
+           .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 5, or 3 of a "
+                   "told drafter",
            .value = "N",
            .min = 0,
            .max = 1000});
@@ -138,7 +139,7 @@ class BenchCommand final : public Command {
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
         BenchSpeculationOptions sweep{.text = settings_.spec_text,
-                                      .rounds = settings_.repeats_or(5),
+                                      .rounds = settings_.repeats_or(settings_.spec_tokens_per_step > 0 ? 3 : 5),
                                       .tokens_per_step = double{settings_.spec_tokens_per_step}};
         sweep.progress = [](size_t done, size_t total, const std::string& what) {
           fmt::print(stderr, "sweep {} of {}: {}\n", done + 1, total, what);
