@@ -39,7 +39,7 @@ struct BenchSettings {
   int32_t repeats_or(int32_t usual) const { return repeats > 0 ? repeats : usual; }
   int32_t streams = 0;
   bool spec_sweep = false;
-  std::string spec_text;
+  std::string spec_text = "all";
   float spec_tokens_per_step = 0;
   void visit(FieldVisitor visit) {
     host.visit(visit);
@@ -69,8 +69,8 @@ struct BenchSettings {
            .help = "bench decode: speculation off, 1 to 5 drafts, every schedule; a quarter of an hour"});
     visit({.name = "spec-text",
            .target = &spec_text,
-           .help = "of --spec-sweep only the texts of one kind",
-           .choices = {"", "easy", "hard", "adversarial", "mixed"}});
+           .help = "of --spec-sweep which texts",
+           .choices = {"all", "easy", "hard", "adversarial", "mixed"}});
     visit({.name = "repeats",
            .target = &repeats,
            .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 5, or 3 of a "

@@ -217,7 +217,7 @@ class Sweep {
     std::vector<SweepTraffic> list;
     for (const int32_t streams : options_.streams) {
       for (const SweepText text : {SweepText::kEasy, SweepText::kHard, SweepText::kAdversarial, SweepText::kMixed}) {
-        if (!options_.text.empty() && options_.text != text_name(text)) continue;
+        if (options_.text != "all" && options_.text != text_name(text)) continue;
         if (text == SweepText::kMixed ? streams < 8 || told : text != SweepText::kEasy && told) continue;
         for (const bool sampled : {false, true}) list.push_back({text, sampled, streams});
       }

@@ -26,7 +26,7 @@ namespace deepinfer {
 
 struct BenchSpeculationOptions {
   std::vector<int32_t> streams;  // requests at once; empty = 1, 8, 32 and 64, with `tokens_per_step` 1
-  std::string text;              // one of the texts; empty = all
+  std::string text = "all";      // or one of the texts
   int32_t rounds = 5;            // of `off` and `auto`
   // > 0: instead of the model's drafter one that was told the answers and is right so often that five drafts give so many tokens
   // a step, 1 to 6; for models whose own drafter knows nothing. It costs nothing, and says so: D is near 0. Easy texts only.
