@@ -35,10 +35,12 @@ struct BenchSettings {
   std::string tokenizer, data, trace;
   bool list = false;
   int32_t tokens = 128;
-  int32_t repeats = 3;
+  int32_t repeats = 0;
+  int32_t repeats_or(int32_t usual) const { return repeats > 0 ? repeats : usual; }
   int32_t streams = 0;
   bool schema = false;
   bool spec_sweep = false;
+  std::string spec_text = "all";
   float spec_tokens_per_step = 0;
   void visit(FieldVisitor visit) {
     host.visit(visit);
@@ -64,8 +66,20 @@ struct BenchSettings {
            .min = 0,
            .max = 6});
     visit({.name = "schema", .target = &schema, .help = "bench decode: also answers that are held to a JSON Schema, in turns"});
-    visit({.name = "spec-sweep", .target = &spec_sweep, .help = "bench decode: speculation off, 1 to 5 drafts, every schedule"});
-    visit({.name = "repeats", .target = &repeats, .help = "runs of which the best counts", .value = "N", .min = 1, .max = 1000});
+    visit({.name = "spec-sweep",
+           .target = &spec_sweep,
+           .help = "bench decode: speculation off, 1 to 5 drafts, every schedule; a quarter of an hour"});
+    visit({.name = "spec-text",
+           .target = &spec_text,
+           .help = "of --spec-sweep which texts",
+           .choices = {"all", "easy", "hard", "adversarial", "mixed"}});
+    visit({.name = "repeats",
+           .target = &repeats,
+           .help = "runs of which the best counts, 0 = 3; of --spec-sweep rounds of which the median counts, 0 = 5, or 3 of a "
+                   "told drafter",
+           .value = "N",
+           .min = 0,
+           .max = 1000});
   }
 };
 
@@ -92,8 +106,8 @@ class BenchCommand final : public Command {
     } else if (kind == "recipe") {
       DI_CHECK_OK(bench_recipe({.tokenizer = settings_.tokenizer}, report));
     } else if (kind == "ops") {
-      DI_CHECK_OK(
-          bench_ops({.device = settings_.host.device, .threads = settings_.host.threads, .repeats = settings_.repeats}, report));
+      DI_CHECK_OK(bench_ops(
+          {.device = settings_.host.device, .threads = settings_.host.threads, .repeats = settings_.repeats_or(3)}, report));
     } else if (kind == "grammar") {
       DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
     } else if (kind == "router") {
@@ -109,25 +123,34 @@ class BenchCommand final : public Command {
       const std::string folder = settings_.host.store.empty() ? cache_directory() : settings_.host.store;
       if (folder.empty() || folder == "off")
         return invalid_argument("bench cache needs a folder on the disk to measure: --store DIR");
-      DI_CHECK_OK(bench_cache(*host, {.folder = folder, .repeats = settings_.repeats}, report));
+      DI_CHECK_OK(bench_cache(*host, {.folder = folder, .repeats = settings_.repeats_or(3)}, report));
     } else if (kind == "decode" || kind == "prefill" || kind == "engine") {
       ProgressBar bar("loading");
       DI_TRY(const auto host,
              Host::open(settings_.host, {.progress = [&](int64_t done, int64_t total) { bar.show(done, total); }}));
       bar.clear();
       if (kind == "engine") {
-        BenchEngineOptions options{.repeats = settings_.repeats};
+        BenchEngineOptions options{.repeats = settings_.repeats_or(3)};
         if (settings_.streams > 0) options.streams = {settings_.streams};
         DI_CHECK_OK(bench_engine(*host, options, report));
         return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
       }
       BenchModelOptions options;
       options.tokens = settings_.tokens;
+<<<<<<< HEAD
       options.repeats = settings_.repeats;
       options.schema = settings_.schema;
+=======
+      options.repeats = settings_.repeats_or(3);
+>>>>>>> w10
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
-        BenchSpeculationOptions sweep{.repeats = settings_.repeats, .tokens_per_step = double{settings_.spec_tokens_per_step}};
+        BenchSpeculationOptions sweep{.text = settings_.spec_text,
+                                      .rounds = settings_.repeats_or(settings_.spec_tokens_per_step > 0 ? 3 : 5),
+                                      .tokens_per_step = double{settings_.spec_tokens_per_step}};
+        sweep.progress = [](size_t done, size_t total, const std::string& what) {
+          fmt::print(stderr, "sweep {} of {}: {}\n", done + 1, total, what);
+        };
         if (settings_.streams > 0) sweep.streams = {settings_.streams};
         DI_CHECK_OK(bench_speculation(*host, sweep, report));
         return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));

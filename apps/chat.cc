@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <clocale>
@@ -164,15 +165,19 @@ void Chat::print_stats(const AskReport& report) const {
   const double first = static_cast<double>(report.first_token_us) / 1e6;
   const double decode = static_cast<double>(report.total_us - report.first_token_us) / 1e6;
   const auto rate = [](int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; };
-  fmt::print(
-      stderr,
-      "prompt {} tokens{}, {:.0f} tokens/s | answer {} tokens, {:.0f} tokens/s | first token {:.0f} ms | peak memory "
-      "{:.0f} MB{}{}\n",
-      report.usage.prompt_tokens, report.usage.cached_tokens > 0 ? fmt::format(" ({} cached)", report.usage.cached_tokens) : "",
-      rate(report.usage.prompt_tokens, first), report.usage.completion_tokens, rate(report.usage.completion_tokens - 1, decode),
-      first * 1e3, static_cast<double>(peak_memory_bytes()) / 1e6,
-      report.drafted_tokens > 0 ? fmt::format(" | drafts {} of {} accepted", report.accepted_tokens, report.drafted_tokens) : "",
-      report.end == AnswerEnd::kLength ? " | cut at the token limit" : "");
+  // The first token comes with the prompt's last step.
+  const double per_step = static_cast<double>(report.usage.completion_tokens - 1) / std::max(report.engine.trace.decode_steps, 1);
+  fmt::print(stderr,
+             "prompt {} tokens{}, {:.0f} tokens/s | answer {} tokens, {:.0f} tokens/s | first token {:.0f} ms | peak memory "
+             "{:.0f} MB{}{}\n",
+             report.usage.prompt_tokens,
+             report.usage.cached_tokens > 0 ? fmt::format(" ({} cached)", report.usage.cached_tokens) : "",
+             rate(report.usage.prompt_tokens, first), report.usage.completion_tokens,
+             rate(report.usage.completion_tokens - 1, decode), first * 1e3, static_cast<double>(peak_memory_bytes()) / 1e6,
+             report.drafted_tokens > 0 ? fmt::format(" | drafts {} of {} accepted, {:.1f} tokens a step", report.accepted_tokens,
+                                                     report.drafted_tokens, per_step)
+                                       : "",
+             report.end == AnswerEnd::kLength ? " | cut at the token limit" : "");
 }
 
 bool Chat::obey(const std::string& line) {

@@ -3,6 +3,8 @@
 // speculation_same_bytes_test.cc has the real one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/scripted_model.h"
 #include "tests/speculation_harness.h"
 
@@ -60,6 +62,11 @@ TEST(EngineSpeculation, EveryPatternWithStopsPenaltiesAndAFullPool) {
     expect_equal(slow, alone, "always wrong");
     EXPECT_EQ(sum(slow.stats.speculation.accepted), 0);
     EXPECT_GT(sum(slow.stats.speculation.verified), 0);
+    for (size_t k = 0; k < kMaxDraft; ++k) {
+      EXPECT_LE(fast.stats.speculation.accepted[k], fast.stats.speculation.verified[k]);
+      EXPECT_LE(fast.stats.speculation.verified[k], fast.stats.speculation.drafted[k]);
+    }
+    EXPECT_GT(*std::ranges::max_element(fast.stats.speculation.step_costs[0]), 0);
     // Behind the end of an answer it knows nothing.
     EXPECT_GT(10 * sum(fast.stats.speculation.accepted), 9 * sum(fast.stats.speculation.verified));
     // A schedule that believes confidences which say the contrary of what is right, and one that turns drafting off and on.
@@ -199,6 +206,40 @@ TEST(EngineSpeculation, MasksFollowTheDrafts) {
   }
   for (const auto& others : answers) {
     for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(answers[0][i], others[i]) << i;
+  }
+}
+
+// A constraint that begins behind a token (the end of thinking), wherever in a block that token stands: the rows behind it are
+// drawn under the mask, whose first state is that of nothing.
+TEST(EngineSpeculation, AConstraintBeginsInsideABlock) {
+  ScriptedWorld world;
+  Request request = hash_requests(1)[0];
+  request.stop_ids = {}, request.max_tokens = 30;
+  const std::vector<TokenId> free = world.run({request}, kSpeculationOff).answers[0].tokens;
+  for (size_t border = 0; border < 12; ++border) {
+    request.constraint.begins_after = free[border];
+    const size_t first = static_cast<size_t>(std::find(free.begin(), free.end(), free[border]) - free.begin());
+    OracleDrafter every(every_pattern()), right({0x1f});
+    Answer alone;
+    for (const OracleDrafter* drafter : {static_cast<OracleDrafter*>(nullptr), &every, &right}) {
+      const auto engine = world.engine(drafter ? drafting(5, drafter) : kSpeculationOff);
+      Recorder seen;
+      int64_t state = 0;
+      const RequestId id = value(engine->submit(request, seen.handler(), std::make_unique<ParityMask>(&state)));
+      run_until_idle(*engine);
+      if (!drafter) {
+        alone = seen[id];
+        for (OracleDrafter* told : {&every, &right}) {
+          told->learn(*request.sampling.seed, static_cast<int64_t>(request.prompt.size()), alone.tokens);
+        }
+      }
+      EXPECT_EQ(seen[id], alone) << "border " << border;
+      EXPECT_EQ(state, static_cast<int64_t>(29 - first));
+      for (size_t k = first + 1; k < 30; ++k) EXPECT_EQ(static_cast<size_t>(alone.tokens[k]) % 2, (k - first - 1) % 2) << k;
+      if (drafter == &right) {
+        EXPECT_GT(sum(engine->stats().speculation.accepted), 15);
+      }
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // A row's bytes depend on its sequence alone: not on chunking, company, ranks or the device's timing (determinism.md section 2).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -172,6 +173,75 @@ TEST(ModelInvariance, CompanyDoesNotMatter) {
   }
   ASSERT_TRUE(harness->reset().ok());
   EXPECT_EQ(run_together(*harness, sequences, 0, sequences.size()), alone);
+}
+
+// What one sequence gets from a draft pass.
+struct Drafted {
+  std::vector<TokenId> tokens;
+  std::vector<float> confidence, logits;
+  bool operator==(const Drafted&) const = default;
+};
+
+std::vector<Drafted> draft(ModelHarness& harness, std::span<const DraftSequence> sequences) {
+  const Drafter& drafter = *harness.model().drafter();
+  const size_t n = sequences.size(), width = static_cast<size_t>(drafter.width());
+  std::vector<SampleRow> draws;
+  for (size_t k = 0; k < width; ++k) {
+    for (const DraftSequence& sequence : sequences) {
+      draws.push_back(
+          {.temperature = sequence.slot % 3 == 0 ? 0.0f : 1.0f, .top_p = 1, .repetition_penalty = 1, .num_logprobs = -1});
+      draws.back().seed = static_cast<uint64_t>(sequence.slot),
+      draws.back().position = sequence.last + 2 + static_cast<int64_t>(k);
+    }
+  }
+  std::vector<SampleResult> results(n * width);
+  std::vector<float> confidence(n * width);
+  V41Workspace& workspace = harness.workspace();
+  EXPECT_TRUE(drafter.draft({sequences, draws}, harness.state(), workspace, {results.data(), confidence.data()}));
+  const size_t vocab = static_cast<size_t>(harness.model().shape().vocab);
+  const auto logits = value(harness.download<float>(drafter.logits(workspace), static_cast<int64_t>(n * width * vocab)));
+  std::vector<Drafted> out(n);
+  for (size_t at = 0; at < n * width; ++at) {
+    Drafted& one = out[at % n];
+    one.tokens.push_back(results[at].token);
+    one.confidence.push_back(confidence[at]);
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(at * vocab);
+    one.logits.insert(one.logits.end(), row, row + static_cast<std::ptrdiff_t>(vocab));
+  }
+  return out;
+}
+
+// Sequences of many lengths in one draft pass, in any company and order; a pass leaves the state as it was.
+TEST(ModelInvariance, ADraftPassOfManyIsThatOfEach) {
+  for (const bool delayed : {false, true}) {
+    auto device = delayed ? value(make_delayed_device({.threads = 1})) : value(make_cpu_device({.threads = 2}));
+    const auto model = value(V41Model::create(*device, shipped_model()));
+    const std::vector<size_t> lengths = {1, 2, 63, 64, 126, 129, 200};
+    const auto slots = static_cast<int32_t>(lengths.size());
+    auto harness =
+        value(ModelHarness::create(*device, *model, {.slots = slots, .max_rows = 256, .max_context = 256, .max_drafts = slots}));
+    std::vector<DraftSequence> sequences;
+    std::vector<Drafted> alone;
+    for (int32_t slot = 0; slot < slots; ++slot) {
+      const auto ids = random_tokens(lengths[static_cast<size_t>(slot)], static_cast<uint32_t>(40 + slot));
+      ASSERT_TRUE(harness->run({.tokens = ids, .slot = slot}));
+      ASSERT_TRUE(model->drafter()->note_rows(harness->state(), harness->workspace()));
+      sequences.push_back({.slot = slot, .last = static_cast<Position>(ids.size()) - 1, .next = 100 + slot});
+    }
+    std::vector<std::vector<uint8_t>> states;
+    for (int32_t slot = 0; slot < slots; ++slot) states.push_back(value(harness->state_bytes(slot)));
+    for (const DraftSequence& sequence : sequences) alone.push_back(draft(*harness, {&sequence, 1})[0]);
+    std::mt19937 random(6);
+    for (int round = 0; round < 6; ++round) {
+      std::vector<DraftSequence> some = sequences;
+      std::shuffle(some.begin(), some.end(), random);
+      if (round > 0) some.resize(2 + random() % (some.size() - 1));
+      const auto together = draft(*harness, some);
+      for (size_t i = 0; i < some.size(); ++i)
+        EXPECT_EQ(together[i], alone[static_cast<size_t>(some[i].slot)]) << "round " << round;
+    }
+    for (int32_t slot = 0; slot < slots; ++slot) EXPECT_EQ(value(harness->state_bytes(slot)), states[static_cast<size_t>(slot)]);
+  }
 }
 
 // Each rank thread runs its share of the sequences; the experts are spread over all ranks.

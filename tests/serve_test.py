@@ -264,6 +264,23 @@ def cross_origin():
 
 
 @case
+def drafts_are_told():
+    shipped = os.path.join(ROOT, 'models', 'tiny-v41')
+    with Server('--spec', 'on', '--spec-schedule', 'fixed', model=shipped) as server:
+        usage = server.chat('Tell me a short story about a fox.', thinking={'type': 'disabled'})['usage']
+        details = usage['completion_tokens_details']
+        assert 0 < details['accepted_prediction_tokens'] < usage['completion_tokens'] and details['rejected_prediction_tokens'] > 0, usage
+        accepted, verified, drafted = (server.metric(f'deepinfer_spec_{what}_total{{place="1"}}') for what in ('accepted', 'verified', 'drafted'))
+        assert 0 < accepted <= verified <= drafted, (accepted, verified, drafted)
+        text = server.ask('GET', '/metrics')[2].decode()
+        assert all(re.search(name, text) for name in (r'spec_step_seconds\{rows="\d+",context="0"\} 0\.', r'spec_pass_seconds\{sequences="1"\} 0\.', r'spec_gained_tokens -?\d')), text
+        again = server.json('POST', '/v1/completions', {'model': 'test', 'prompt': 'Once upon a time', 'max_tokens': 40})['usage']
+        assert sum(again['completion_tokens_details'].values()) > 0, again
+    with Server('--profile', 'official', '--spec', 'on', model=shipped) as server:
+        assert 'completion_tokens_details' not in server.chat('hi', thinking={'type': 'disabled'}, max_tokens=4)['usage']
+
+
+@case
 def documented_metrics_exist():
     with open(os.path.join(ROOT, 'docs', 'serve.md')) as file:
         table = file.read().split('## Metrics')[1].split('The access log')[0]

@@ -31,4 +31,10 @@ std::string visible_bytes(std::string_view bytes) {
   return out;
 }
 
+void add_draft_usage(const AnswerUsage& usage, Json& details) {
+  if (!usage.tells_drafts) return;
+  details.set("accepted_prediction_tokens", usage.accepted_drafts);
+  details.set("rejected_prediction_tokens", usage.rejected_drafts);
+}
+
 }  // namespace deepinfer

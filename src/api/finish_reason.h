@@ -1,4 +1,4 @@
-// api/finish_reason.h - words that several wires share: how an answer ended, bytes that are no text.
+// api/finish_reason.h - words that several wires share: how an answer ended, bytes that are no text, what was drafted of it.
 //
 // Threads: pure functions.
 #pragma once
@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "recipe/output_stream.h"
 
 namespace deepinfer {
@@ -14,5 +15,7 @@ namespace deepinfer {
 const char* finish_reason_name(AnswerEnd end);
 // Bytes that are no whole character are written as \xNN.
 std::string visible_bytes(std::string_view bytes);
+// Nothing when the usage does not tell.
+void add_draft_usage(const AnswerUsage& usage, Json& details);
 
 }  // namespace deepinfer

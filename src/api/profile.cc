@@ -45,6 +45,8 @@ constexpr std::array kDifferences = std::to_array<ProfileDifference>({
     {&Rules::messages_fits_max_tokens, "`max_tokens` of Messages beyond the context", "refused", "lowered to what is left"},
     {&Rules::messages_errors, "errors of Messages", "as on the other wires", "as Anthropic's, with `request_id`"},
     {&Rules::usage_apart, "usage of a Chat stream with `include_usage`", "on the last chunk", "in a chunk of its own behind it"},
+    {&Rules::draft_usage, "`accepted_prediction_tokens`, `rejected_prediction_tokens` in the usage of Chat and Completions",
+     "absent", "drafts that became part of the answer, and that did not"},
     {&Rules::waits_to_begin, "an answer without a first token after `--start-timeout`", "ends with an error", "waits on"},
 });
 

@@ -41,6 +41,7 @@ struct ProfileRules {
   bool usage_apart = false;                // usage of a Chat stream with include_usage in a chunk of its own
   bool strict_beside_others = false;       // strict tools beside others and beside an answer format
   bool long_completions = false;           // max_tokens of Completions beyond 4096
+  bool draft_usage = false;                // usage of Chat and Completions tells of drafts
   bool waits_to_begin = false;             // however long an answer waits for its first token
 };
 ProfileRules profile_rules(Profile profile);

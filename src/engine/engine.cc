@@ -156,7 +156,7 @@ Result<RequestId> Engine::Loop::submit(Request request, EventHandler handler, st
   DI_TRY(auto sequence, accept(std::move(request), std::move(handler)));
   if (mask) {
     sequence->mask = std::move(mask);
-    sequence->masked = true;
+    sequence->masked = sequence->request.constraint.begins_after < 0;
   }
   DI_CHECK_OK(take_over(*sequence));
   if (num_inside_.load(std::memory_order_relaxed) == 0) note_progress();

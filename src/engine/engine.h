@@ -88,11 +88,14 @@ struct EngineProgress {
 };
 
 struct SpeculationStats {
-  int64_t passes = 0;                                     // of the drafter
-  std::array<int64_t, kMaxDraft> verified{}, accepted{};  // by place in the block
-  double draft_us = 0, verify_us = 0;                     // time of draft passes and of the steps behind them
+  int64_t passes = 0;  // of the drafter
+  // By place in the block: drafts made that might have been verified, those that were, and those that stood.
+  std::array<int64_t, kMaxDraft> drafted{}, verified{}, accepted{};
+  double draft_us = 0, verify_us = 0;  // time of draft passes and of the steps behind them
   DraftControlStats control;
-  double plain_us = 0, whole_us = 0, pass_us = 0;  // cost table: a step of one row, of a whole block, a pass of one sequence
+  // What decisions go by: a step by rows, for each class of context; a draft pass by sequences.
+  std::array<CostTable, ContextCosts::kClasses> step_costs{};
+  CostTable pass_costs{};
 };
 
 // Steps by what their rows are.
@@ -128,7 +131,8 @@ class Engine final : public TokenService {
   ~Engine() override;
 
   Result<RequestId> submit(Request request, EventHandler handler) override;
-  // The same; every token of the answer is one that `mask` allows. Its state on entry is that of an empty answer.
+  // The same; every token of the answer - of what follows constraint.begins_after, where that is set - is one that `mask` allows.
+  // Its state on entry is that of an empty answer.
   Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask);
   void cancel(RequestId id) override;
   void finish(RequestId id, int64_t last_index) override;

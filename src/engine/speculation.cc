@@ -184,6 +184,7 @@ void Speculation::take_drafts(size_t index) {
   Sequence& sequence = *members_[index];
   const int32_t most = limit(sequence), usable = usable_drafts(sequence, index, most);
   ProposedBlock block{.limit = rejects() ? most : usable, .age = sequence.drafts.blocks, .history = &sequence.drafts.history};
+  for (int32_t k = 0; k < most; ++k) ++stats_.drafted[static_cast<size_t>(k)];
   for (int32_t k = 0; k < width_; ++k) {
     block.logits[static_cast<size_t>(k)] = confidence_[static_cast<size_t>(k) * members_.size() + index];
   }
@@ -241,9 +242,8 @@ void Speculation::note_step(StepOutcome outcome) {
 SpeculationStats Speculation::stats() const {
   SpeculationStats out = stats_;
   out.control = control_.stats();
-  out.plain_us = control_.verify_costs().at(1, 0);
-  out.whole_us = control_.verify_costs().at(1 + width_, 0);
-  out.pass_us = control_.draft_costs().at(1);
+  for (size_t at = 0; at < out.step_costs.size(); ++at) out.step_costs[at] = control_.verify_costs().table(at);
+  out.pass_costs = control_.draft_costs().table();
   return out;
 }
 

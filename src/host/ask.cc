@@ -127,6 +127,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   request.retention = options.retention.value_or(prompt.retention);
   std::unique_ptr<Ask> ask(new Ask(host, OutputStream(host.tokenizer(), std::move(prompt.parsing))));
   ask->begin_us_ = now_us();
+  ask->draft_usage_ = options.draft_usage;
   ask->cache_debug_ = options.cache_debug;
   ask->stream_.push_ready(prompt_tokens, 0, host.fingerprint(), ask->opening_);
   DI_TRY(ask->id_, host.service().submit(std::move(request), std::move(handler)));
@@ -166,6 +167,9 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
       stream_.push_text("\uFFFD", 1, out);
     }
     if (stream_.finished()) host_.service().finish(id_, stream_.tokens_taken() - 1);
+  }
+  if (event.finish != FinishReason::kNone && draft_usage_) {
+    stream_.note_drafts(event.usage.accepted_tokens, event.usage.drafted_tokens - event.usage.accepted_tokens);
   }
   if (event.finish == FinishReason::kStop) stream_.push_finish(AnswerEnd::kStop, out);
   if (event.finish == FinishReason::kLength) stream_.push_finish(AnswerEnd::kLength, out);

@@ -46,6 +46,7 @@ struct AskOptions {
   int64_t deadline_us = 0;  // of the engine's clock, 0 = none
   std::string tenant;
   std::optional<RetentionClass> retention;  // unset: what its conversation is
+  bool draft_usage = false;                 // the usage tells of drafts
   bool cache_debug = false;                 // the usage says why no more of the prompt was cached
 };
 
@@ -101,7 +102,7 @@ class Ask {
   std::vector<OutputEvent> opening_;
   RequestId id_ = 0;
   int64_t begin_us_ = 0;
-  bool cache_debug_ = false;
+  bool draft_usage_ = false, cache_debug_ = false;
   AskReport report_;
 };
 

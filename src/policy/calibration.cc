@@ -7,43 +7,36 @@ namespace deepinfer {
 
 namespace {
 
-constexpr int32_t kBins = 20;
-
-struct Bins {
-  std::array<double, kBins> prediction{}, label{};
-  double count = 0;
-
-  void add(double p, bool stood) {
-    const auto bin = static_cast<size_t>(std::min(kBins - 1, static_cast<int32_t>(p * kBins)));
-    prediction[bin] += p;
-    label[bin] += stood;
-    ++count;
-  }
-  double error() const {
-    double sum = 0;
-    for (size_t b = 0; b < kBins; ++b) sum += std::abs(prediction[b] - label[b]);
-    return count > 0 ? sum / count : 0;
-  }
-};
-
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
 
 float grid_temperature(int32_t i) { return static_cast<float>(std::exp2(4.0 * i / (kTemperatureGrid - 1) - 2.0)); }
 
-double calibration_error(std::span<const VerifiedBlock> blocks, int32_t places, const Temperatures& temperatures) {
-  Bins bins;
-  for (const VerifiedBlock& block : blocks) {
-    if (block.observed < places) continue;
-    double product = 1;
-    for (int32_t j = 0; j < places; ++j) {
-      const auto at = static_cast<size_t>(j);
-      product *= sigmoid(double{block.logits[at]} / double{temperatures[at]});
-    }
-    bins.add(product, block.accepted >= places);
+void CalibrationBins::add(double prediction, bool stood) {
+  surplus_[std::min(kBins - 1, static_cast<size_t>(prediction * kBins))] += prediction - stood;
+  ++count_;
+}
+
+double CalibrationBins::error() const {
+  double sum = 0;
+  for (const double surplus : surplus_) sum += std::abs(surplus);
+  return count_ > 0 ? sum / static_cast<double>(count_) : 0;
+}
+
+void add_block(const VerifiedBlock& block, const Temperatures& temperatures, PlaceBins& bins) {
+  double product = 1;
+  for (int32_t k = 0; k < block.observed; ++k) {
+    const auto at = static_cast<size_t>(k);
+    product *= sigmoid(double{block.logits[at]} / double{temperatures[at]});
+    bins[at].add(product, block.accepted > k);
   }
-  return bins.error();
+}
+
+double calibration_error(std::span<const VerifiedBlock> blocks, int32_t places, const Temperatures& temperatures) {
+  PlaceBins bins;
+  for (const VerifiedBlock& block : blocks) add_block(block, temperatures, bins);
+  return bins[static_cast<size_t>(places) - 1].error();
 }
 
 Temperatures fit_temperatures(std::span<const VerifiedBlock> blocks, int32_t width, int64_t least) {
@@ -57,7 +50,7 @@ Temperatures fit_temperatures(std::span<const VerifiedBlock> blocks, int32_t wid
     double best = -1;
     for (int32_t i = 0; observed >= least && i < kTemperatureGrid; ++i) {
       const double t = double{grid_temperature(i)};
-      Bins bins;
+      CalibrationBins bins;
       for (size_t b = 0; b < blocks.size(); ++b) {
         if (blocks[b].observed > k) bins.add(before[b] * sigmoid(double{blocks[b].logits[at]} / t), blocks[b].accepted > k);
       }

@@ -7,6 +7,7 @@
 // place. Threads: any.
 //
 //   const Temperatures t = fit_temperatures(blocks, 5);
+//   PlaceBins seen; add_block(block, t, seen); seen[0].error();
 #pragma once
 
 #include <array>
@@ -37,7 +38,24 @@ inline constexpr Temperatures kNoTemperatures = [] {
 // Places with fewer than `least` blocks take the temperature of the place before (the first: 1).
 Temperatures fit_temperatures(std::span<const VerifiedBlock> blocks, int32_t width, int64_t least = 2000);
 
-// sum over 20 equal bins of (share of the bin) * |mean prediction - mean label| of the product of the first `places` sigmoids.
+// How far predictions are from what came: sum over 20 equal bins of (share of the bin) * |mean prediction - mean label|.
+class CalibrationBins {
+ public:
+  void add(double prediction, bool stood);
+  double error() const;
+  int64_t count() const { return count_; }
+
+ private:
+  static constexpr size_t kBins = 20;
+  std::array<double, kBins> surplus_{};  // sum of predictions less number of those that stood
+  int64_t count_ = 0;
+};
+
+// By place: the product of the first sigmoids predicts that so many drafts stand.
+using PlaceBins = std::array<CalibrationBins, kMaxDraft>;
+void add_block(const VerifiedBlock& block, const Temperatures& temperatures, PlaceBins& bins);
+
+// Of the first `places` of all blocks in which they were observed.
 double calibration_error(std::span<const VerifiedBlock> blocks, int32_t places, const Temperatures& temperatures);
 
 // The grid: 81 values from 1/4 to 4, evenly spaced in the logarithm.

@@ -44,6 +44,34 @@ TEST(Calibration, FindsTheTemperaturesOfItsData) {
   }
 }
 
+// Fixed data: of 1,000 blocks with the same confidence a given number stand.
+TEST(Calibration, ErrorsOfFixedDataBeforeAndAfter) {
+  const struct {
+    float logit;
+    int stood;
+  } kGroups[] = {{-4, 119}, {-2, 269}, {0, 500}, {2, 731}, {4, 881}};  // sigmoid(logit / 2) of 1,000
+  std::vector<VerifiedBlock> blocks;
+  for (const auto& [logit, stood] : kGroups) {
+    for (int i = 0; i < 1000; ++i) {
+      VerifiedBlock block{.observed = 1, .accepted = i < stood};
+      block.logits[0] = logit;
+      blocks.push_back(block);
+    }
+  }
+  // The drafter says 0.018, 0.119, 0.5, 0.881 and 0.982: off by 0.101, 0.150, 0, 0.150 and 0.101.
+  EXPECT_NEAR(calibration_error(blocks, 1, kNoTemperatures), 0.1003, 5e-4);
+  const Temperatures fitted = fit_temperatures(blocks, 1);
+  EXPECT_EQ(fitted[0], grid_temperature(60));
+  EXPECT_FLOAT_EQ(fitted[0], 2.0f);
+  EXPECT_LT(calibration_error(blocks, 1, fitted), 5e-4);
+  // What comes block by block is the same figure.
+  PlaceBins bins;
+  for (const VerifiedBlock& block : blocks) add_block(block, kNoTemperatures, bins);
+  EXPECT_EQ(bins[0].error(), calibration_error(blocks, 1, kNoTemperatures));
+  EXPECT_EQ(bins[0].count(), 5000);
+  EXPECT_EQ(bins[1].count(), 0);
+}
+
 TEST(Calibration, TooFewBlocksTakeThePlaceBefore) {
   Temperatures truth = kNoTemperatures;
   truth.fill(2.0f);

@@ -18,10 +18,15 @@ double median(float* values, int32_t count) {
 
 }  // namespace
 
+int64_t first_rows(int32_t bucket) {
+  if (bucket < kExact) return bucket + 1;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(kExact) * std::pow(1.25, bucket - kExact))) + (bucket == kExact);
+}
+
 int32_t StepCosts::bucket_of(int64_t rows) {
   if (rows <= kExact) return static_cast<int32_t>(std::max<int64_t>(rows, 1)) - 1;
   const double steps = std::log(static_cast<double>(rows) / kExact) / std::log(1.25);
-  return std::min(kBuckets - 1, static_cast<int32_t>(kExact) + static_cast<int32_t>(steps));
+  return std::min(kCostBuckets - 1, static_cast<int32_t>(kExact) + static_cast<int32_t>(steps));
 }
 
 void StepCosts::add(int64_t rows, double us) {
@@ -51,14 +56,17 @@ StepCosts::Point StepCosts::summary(const Bucket& bucket) const {
 
 void StepCosts::fit() {
   // Each point with the number of buckets that were pooled into its value.
-  std::array<int32_t, kBuckets> pooled{};
-  std::array<Point, kBuckets> pools;
-  std::array<double, kBuckets> rows{};
+  std::array<int32_t, kCostBuckets> pooled{};
+  std::array<Point, kCostBuckets> pools;
+  std::array<double, kCostBuckets> rows{};
+  std::array<int32_t, kCostBuckets> buckets{};
   int32_t num_pools = 0;
   num_points_ = 0;
-  for (const Bucket& bucket : buckets_) {
+  for (int32_t b = 0; b < kCostBuckets; ++b) {
+    const Bucket& bucket = buckets_[static_cast<size_t>(b)];
     const Point point = bucket.count > 0 ? summary(bucket) : Point{};
     if (point.samples == 0) continue;
+    buckets[static_cast<size_t>(num_points_)] = b;
     rows[static_cast<size_t>(num_points_++)] = point.rows;
     pools[static_cast<size_t>(num_pools)] = point;
     pooled[static_cast<size_t>(num_pools++)] = 1;
@@ -75,8 +83,16 @@ void StepCosts::fit() {
   size_t i = 0;
   for (int32_t pool = 0; pool < num_pools; ++pool) {
     const Point& value = pools[static_cast<size_t>(pool)];
-    for (int32_t k = 0; k < pooled[static_cast<size_t>(pool)]; ++k, ++i) points_[i] = {rows[i], value.us, value.samples};
+    for (int32_t k = 0; k < pooled[static_cast<size_t>(pool)]; ++k, ++i) {
+      points_[i] = {rows[i], value.us, value.samples, buckets[i]};
+    }
   }
+}
+
+CostTable StepCosts::table() const {
+  CostTable out{};
+  for (int32_t i = 0; i < num_points_; ++i) out[static_cast<size_t>(point(i).bucket)] = static_cast<float>(point(i).us);
+  return out;
 }
 
 double StepCosts::at(int64_t rows) const {

@@ -16,6 +16,12 @@
 
 namespace deepinfer {
 
+// Costs by bucket of rows, for people to look at; 0 = nothing is known of it.
+inline constexpr int32_t kCostBuckets = 48;  // the last one begins above 16,000 rows
+using CostTable = std::array<float, kCostBuckets>;
+// The first row count of a bucket.
+int64_t first_rows(int32_t bucket);
+
 class StepCosts {
  public:
   void add(int64_t rows, double us);
@@ -27,12 +33,13 @@ class StepCosts {
   struct Point {
     double rows = 0, us = 0;
     double samples = 0;
+    int32_t bucket = 0;
   };
   int32_t num_points() const { return num_points_; }
   const Point& point(int32_t i) const { return points_[static_cast<size_t>(i)]; }
+  CostTable table() const;
 
  private:
-  static constexpr int32_t kBuckets = 48;  // the last one begins above 16,000 rows
   static constexpr int32_t kSamples = 32;
   static constexpr int64_t kLifetime = 4096;  // steps
   struct Bucket {
@@ -45,8 +52,8 @@ class StepCosts {
   Point summary(const Bucket& bucket) const;
   void fit();
 
-  std::array<Bucket, kBuckets> buckets_;
-  std::array<Point, kBuckets> points_;
+  std::array<Bucket, kCostBuckets> buckets_;
+  std::array<Point, kCostBuckets> points_;
   int32_t num_points_ = 0;
   int64_t step_ = 0;
 };
@@ -60,8 +67,11 @@ class ContextCosts {
   double at(int64_t rows, int64_t context) const;
   bool empty() const;
 
- private:
   static constexpr size_t kClasses = 4;  // below 1k, 8k, 64k tokens, and above
+  static int64_t first_context(size_t at) { return at == 0 ? 0 : int64_t{1024} << 3 * (at - 1); }
+  CostTable table(size_t at) const { return classes_[at].table(); }
+
+ private:
   static size_t class_of(int64_t context);
 
   std::array<StepCosts, kClasses> classes_;

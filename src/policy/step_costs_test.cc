@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace deepinfer {
 namespace {
@@ -41,6 +43,22 @@ TEST(StepCosts, FollowsAChangeWithin64Steps) {
   for (int i = 0; i < 32; ++i) costs.add(1, 2000), costs.add(6, 9000);
   EXPECT_EQ(costs.at(1), 2000);
   EXPECT_EQ(costs.at(6), 9000);
+}
+
+TEST(StepCosts, TheTableHasWhatWasMeasured) {
+  StepCosts costs;
+  for (const int64_t rows : {1, 16, 17, 20, 24, 25, 300}) costs.add(rows, 100 * static_cast<double>(rows));
+  std::vector<std::pair<int64_t, float>> seen;
+  const CostTable table = costs.table();
+  for (int32_t i = 0; i < kCostBuckets; ++i) {
+    EXPECT_LT(first_rows(i), first_rows(i + 1));
+    if (table[static_cast<size_t>(i)] > 0) seen.push_back({first_rows(i), table[static_cast<size_t>(i)]});
+  }
+  EXPECT_EQ(seen, (std::vector<std::pair<int64_t, float>>{
+                      {1, 100.f}, {16, 1600.f}, {17, 1700.f}, {20, 2200.f}, {25, 2500.f}, {292, 30000.f}}));
+  EXPECT_EQ(ContextCosts::first_context(0), 0);
+  EXPECT_EQ(ContextCosts::first_context(1), 1024);
+  EXPECT_EQ(ContextCosts::first_context(3), 65536);
 }
 
 TEST(StepCosts, OldSamplesExpire) {

@@ -35,7 +35,9 @@ struct AnswerUsage {
   int64_t completion_tokens = 0;
   int64_t reasoning_tokens = 0;
   bool has_token_ids = false;  // reasoning_tokens means something
-  Json cache_debug;            // why no more was cached; null = nobody asked
+  bool tells_drafts = false;   // the next two mean something
+  int64_t accepted_drafts = 0, rejected_drafts = 0;
+  Json cache_debug;  // why no more was cached; null = nobody asked
 };
 
 // Log-probability of one token and of the alternatives asked for.
@@ -80,6 +82,11 @@ class OutputStream {
 
   // Known when the engine started the request; may come after push_ready().
   void note_cached_tokens(int64_t tokens) { usage_.cached_tokens = tokens; }
+  // Of the whole answer; before its end.
+  void note_drafts(int64_t accepted, int64_t rejected) {
+    usage_.tells_drafts = true;
+    usage_.accepted_drafts = accepted, usage_.rejected_drafts = rejected;
+  }
   void note_cache_debug(Json report) { usage_.cache_debug = std::move(report); }
 
   bool finished() const { return finished_; }

@@ -31,7 +31,17 @@ bool DraftControl::drafts(int64_t sequences) {
     here.rest();
     return false;
   }
-  return !here.compares();
+  return best_gain(sequences) >= kLeastHope && !here.compares();
+}
+
+double DraftControl::best_gain(int64_t sequences) const {
+  if (verify_.empty()) return kLeastHope;
+  const double plain = verify_.at(sequences, context_), pass = draft_.at(sequences);
+  double best = 0;
+  for (int32_t l = 1; l <= options_.width; ++l) {
+    best = std::max(best, (l + 1) * plain / (verify_.at(sequences * (l + 1), context_) + pass));
+  }
+  return best;
 }
 
 void DraftControl::choose(std::span<ProposedBlock> blocks, const StepLoad& load) {
@@ -89,6 +99,7 @@ int64_t DraftControl::old_capacity(std::span<const ProposedBlock> blocks, int64_
 
 void DraftControl::note_block(const VerifiedBlock& block) {
   if (block.observed == 0) return;
+  watch(block);
   if (observed_.size() < kObserved) {
     observed_.push_back(block);
   } else {
@@ -98,16 +109,22 @@ void DraftControl::note_block(const VerifiedBlock& block) {
   if (++unfitted_ >= static_cast<int64_t>(kObserved)) refit();
 }
 
+void DraftControl::watch(const VerifiedBlock& block) {
+  add_block(block, kNoTemperatures, unscaled_);
+  add_block(block, temperatures_, scaled_);
+}
+
 void DraftControl::refit() {
   unfitted_ = 0;
-  stats_.calibration_error_before = calibration_error(observed_, options_.width, temperatures_);
   temperatures_ = fit_temperatures(observed_, options_.width);
-  stats_.calibration_error = calibration_error(observed_, options_.width, temperatures_);
+  unscaled_ = scaled_ = {};
+  for (const VerifiedBlock& block : observed_) watch(block);
   ++stats_.fits;
 }
 
 // The gain is reckoned with the medians of the cost table, so that one disturbed step decides nothing.
 void DraftControl::note_step(const StepOutcome& outcome) {
+  context_ = outcome.context;
   verify_.add(outcome.rows, outcome.context, outcome.verify_us);
   if (outcome.passes > 0) draft_.add(outcome.passes, outcome.draft_us);
   // A step that also runs prompts says little about decoding.
@@ -125,6 +142,10 @@ void DraftControl::note_step(const StepOutcome& outcome) {
 DraftControlStats DraftControl::stats() const {
   DraftControlStats out = stats_;
   out.temperatures = temperatures_;
+  for (size_t k = 0; k < kMaxDraft; ++k) {
+    out.error_unscaled[k] = unscaled_[k].error();
+    out.error_scaled[k] = scaled_[k].error();
+  }
   for (const DraftGovernor& governor : governors_) out.pauses += governor.pauses();
   return out;
 }

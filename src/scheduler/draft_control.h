@@ -68,8 +68,9 @@ struct StepOutcome {
 struct DraftControlStats {
   double gained_tokens = 0, gained_us = 0;  // against steps without drafts, by the cost table; negative = lost
   int64_t pauses = 0;
-  double calibration_error = 0;  // of the whole block, at the last fit
-  double calibration_error_before = 0;
+  // How far confidences are from what came, by place, of the blocks since the start and those of the last fit: as the drafter
+  // gives them, and scaled.
+  std::array<double, kMaxDraft> error_unscaled{}, error_scaled{};
   int64_t fits = 0;
   Temperatures temperatures = kNoTemperatures;
 };
@@ -82,11 +83,13 @@ class DraftControl {
   bool drafts(int64_t sequences);
   // Whether drafts() would say no for so many as long as nothing else is measured.
   bool rests(int64_t sequences) const {
-    return sequences == 0 || (options_.mode == SpeculationMode::kAuto && !governors_[size_of(sequences)].drafts());
+    return sequences == 0 || (options_.mode == SpeculationMode::kAuto &&
+                              (!governors_[size_of(sequences)].drafts() || best_gain(sequences) < kLeastHope));
   }
   // In place of drafts() in a step that cannot have drafts: a pause goes on, nothing else counts.
   void pass_over(int64_t sequences) {
-    if (sequences > 0 && rests(sequences)) governors_[size_of(sequences)].rest();
+    DraftGovernor& here = governors_[size_of(sequences)];
+    if (sequences > 0 && options_.mode == SpeculationMode::kAuto && !here.drafts()) here.rest();
   }
   // Sets `length` and `complete`.
   void choose(std::span<ProposedBlock> blocks, const StepLoad& load);
@@ -101,9 +104,13 @@ class DraftControl {
   DraftControlStats stats() const;
 
  private:
+  static constexpr double kLeastHope = 1;
   static size_t size_of(int64_t sequences);
+  // What drafting would win if every draft stood, by the cost table: where even that is a loss nothing need be tried.
+  double best_gain(int64_t sequences) const;
   void schedule(std::span<ProposedBlock> blocks, const StepLoad& load);
   int64_t old_capacity(std::span<const ProposedBlock> blocks, int64_t sequences, StepsPerSecond steps_per_second);
+  void watch(const VerifiedBlock& block);
   void refit();
 
   const DraftControlOptions options_;
@@ -112,6 +119,8 @@ class DraftControl {
   static constexpr size_t kBatchSizes = 12;
   std::array<DraftGovernor, kBatchSizes> governors_;  // by the binary size of the batch: what pays for one may not pay for many
   Temperatures temperatures_;
+  PlaceBins unscaled_, scaled_;
+  int64_t context_ = 0;                           // of the last step
   std::array<float, kMaxDraft> mean_survival_{};  // of sequences without history
   VerificationScheduler scheduler_;
   // Reused by every step.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 namespace deepinfer {
@@ -76,6 +77,25 @@ TEST(DraftControl, NeverMuchSlowerThanWithout) {
   }
 }
 
+// Where a step costs so much with drafts that not even right ones pay, none is made to find out; another size of batch or other
+// costs are another question.
+TEST(DraftControl, NothingIsTriedWithoutHope) {
+  DraftControl control({});
+  for (const int64_t rows : {1, 6, 32, 192}) control.note_verify_cost(rows, rows <= 6 ? flat(rows) : proportional(rows));
+  control.note_draft_cost(1, 100);
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_FALSE(control.drafts(32));
+    EXPECT_TRUE(control.rests(32));
+    control.pass_over(32);
+    control.note_step({.rows = 32, .sequences = 32, .emitted = 32, .verify_us = proportional(32)});
+  }
+  EXPECT_EQ(control.stats().pauses, 0);
+  EXPECT_TRUE(control.drafts(1));
+  for (int sample = 0; sample < 64; ++sample) control.note_verify_cost(192, 1.2 * proportional(32));
+  EXPECT_TRUE(control.drafts(32));
+  EXPECT_TRUE(DraftControl({.mode = SpeculationMode::kOn}).drafts(32)) << "who asks for drafts gets them";
+}
+
 TEST(DraftControl, ComesBackWhenDraftsGetBetter) {
   const World bad{0.02, 300, between}, good{0.95, 100, flat};
   DraftControl control({});
@@ -116,6 +136,37 @@ TEST(DraftControl, SchedulesByConfidence) {
     EXPECT_LT(rows, 0.75 * all_rows);
     EXPECT_GT(tokens + 6400, 0.97 * (all_tokens + 6400));
   }
+}
+
+// A drafter twice as sure as it should be: seen from the first blocks on, mended by the fit, which later blocks confirm.
+TEST(DraftControl, TellsItsCalibrationErrorBeforeAndAfterScaling) {
+  DraftControl control({});
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> uniform;
+  const auto feed = [&](int blocks) {
+    for (int i = 0; i < blocks; ++i) {
+      VerifiedBlock block{.observed = 5};
+      bool stands = true;
+      for (size_t k = 0; k < 5; ++k) {
+        block.logits[k] = static_cast<float>(8 * uniform(random) - 2);
+        stands = stands && uniform(random) < 1 / (1 + std::exp(-double{block.logits[k]} / 2));
+        block.accepted = static_cast<int8_t>(block.accepted + stands);
+      }
+      control.note_block(block);
+    }
+    return control.stats();
+  };
+  const DraftControlStats raw = feed(9999);
+  EXPECT_EQ(raw.fits, 0);
+  EXPECT_EQ(raw.error_scaled, raw.error_unscaled);
+  EXPECT_GT(raw.error_unscaled[0], 0.05);
+  EXPECT_EQ(feed(1).fits, 1);
+  const DraftControlStats fitted = feed(9000);
+  for (size_t k = 0; k < 5; ++k) {
+    EXPECT_LT(fitted.error_scaled[k], 0.02) << k;
+    EXPECT_LT(fitted.error_scaled[k], fitted.error_unscaled[k]) << k;
+  }
+  EXPECT_EQ(fitted.error_scaled[5], 0);
 }
 
 // Steps that cannot have drafts are part of a pause, and of nothing else.

@@ -216,6 +216,9 @@ AnswerUsage Generation::total_usage() const {
     total.completion_tokens += usage.completion_tokens;
     total.reasoning_tokens += usage.reasoning_tokens;
     total.has_token_ids |= usage.has_token_ids;
+    total.tells_drafts |= usage.tells_drafts;
+    total.accepted_drafts += usage.accepted_drafts;
+    total.rejected_drafts += usage.rejected_drafts;
   }
   return total;
 }

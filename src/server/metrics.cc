@@ -109,6 +109,49 @@ void add_store(const StoreTierStats& store, std::vector<prometheus::MetricFamily
   counter("deepinfer_store_removed_segments_total", "Segments that expired or made room", segments.removed_segments);
 }
 
+// What speculation decides by: what a step takes, by rows and context, and a draft pass, by sequences.
+void add_costs(const SpeculationStats& stats, std::vector<prometheus::MetricFamily>& all) {
+  using prometheus::MetricType;
+  const auto add = [](const CostTable& table, const char* label, const std::string& context, prometheus::MetricFamily& family) {
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (table[i] == 0) continue;
+      prometheus::ClientMetric metric;
+      metric.label = {{label, std::to_string(first_rows(static_cast<int32_t>(i)))}};
+      if (!context.empty()) metric.label.push_back({"context", context});
+      metric.gauge.value = double{table[i]} / 1e6;
+      family.metric.push_back(std::move(metric));
+    }
+  };
+  prometheus::MetricFamily steps{
+      "deepinfer_spec_step_seconds", "Cost table: a step, by its least rows and context", MetricType::Gauge, {}};
+  prometheus::MetricFamily passes{
+      "deepinfer_spec_pass_seconds", "Cost table: a draft pass, by its least sequences", MetricType::Gauge, {}};
+  for (size_t at = 0; at < stats.step_costs.size(); ++at) {
+    add(stats.step_costs[at], "rows", std::to_string(ContextCosts::first_context(at)), steps);
+  }
+  add(stats.pass_costs, "sequences", "", passes);
+  all.push_back(std::move(steps));
+  all.push_back(std::move(passes));
+}
+
+void add_calibration(const DraftControlStats& control, std::vector<prometheus::MetricFamily>& all) {
+  prometheus::MetricFamily family{"deepinfer_spec_calibration_error",
+                                  "How far the drafter's confidence is from what came, as it is and scaled",
+                                  prometheus::MetricType::Gauge,
+                                  {}};
+  const auto add = [&](const char* confidence, const std::array<double, kMaxDraft>& errors) {
+    for (size_t k = 0; k < errors.size() && (k == 0 || errors[k] > 0); ++k) {
+      prometheus::ClientMetric metric;
+      metric.label = {{"place", std::to_string(k + 1)}, {"confidence", confidence}};
+      metric.gauge.value = errors[k];
+      family.metric.push_back(std::move(metric));
+    }
+  };
+  add("as given", control.error_unscaled);
+  add("scaled", control.error_scaled);
+  all.push_back(std::move(family));
+}
+
 // Places of a block count from 1, as people do.
 void add_speculation(const SpeculationStats& stats, std::vector<prometheus::MetricFamily>& all) {
   using prometheus::MetricType;
@@ -123,6 +166,7 @@ void add_speculation(const SpeculationStats& stats, std::vector<prometheus::Metr
   const auto add = [&](const char* name, const char* help, MetricType type, double value) {
     all.push_back(family(name, help, type, value));
   };
+  by_place("deepinfer_spec_drafted_total", "Drafts made that might have been verified, by place in the block", stats.drafted);
   by_place("deepinfer_spec_verified_total", "Drafts verified, by place in the block", stats.verified);
   by_place("deepinfer_spec_accepted_total", "Drafts accepted, by place in the block", stats.accepted);
   add("deepinfer_spec_passes_total", "Draft passes", MetricType::Counter, static_cast<double>(stats.passes));
@@ -134,8 +178,10 @@ void add_speculation(const SpeculationStats& stats, std::vector<prometheus::Metr
       stats.control.gained_us / 1e6);
   add("deepinfer_spec_pauses_total", "Times drafting stopped because it did not pay", MetricType::Counter,
       static_cast<double>(stats.control.pauses));
-  add("deepinfer_spec_calibration_error", "Expected calibration error of whole blocks at the last fit", MetricType::Gauge,
-      stats.control.calibration_error);
+  add("deepinfer_spec_calibration_fits_total", "Times the scaling was fitted", MetricType::Counter,
+      static_cast<double>(stats.control.fits));
+  add_calibration(stats.control, all);
+  add_costs(stats, all);
 }
 
 }  // namespace

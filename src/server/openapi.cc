@@ -55,7 +55,8 @@ constexpr std::array kSchemas = std::to_array<NamedSchema>({
       "logprobs":{"type":["boolean","null"]},"top_logprobs":{"type":["integer","null"],"minimum":0,"maximum":20}}})"},
     {"Usage",
      R"({"type":"object","required":["prompt_tokens","completion_tokens","total_tokens"],"properties":{"prompt_tokens":{"type":"integer","minimum":0},
-      "completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0}}})"},
+      "completion_tokens":{"type":"integer","minimum":0},"total_tokens":{"type":"integer","minimum":0},"completion_tokens_details":{"type":"object","properties":{
+      "reasoning_tokens":{"type":"integer","minimum":0},"accepted_prediction_tokens":{"type":"integer","minimum":0},"rejected_prediction_tokens":{"type":"integer","minimum":0}}}}})"},
     {"ChatCompletion",
      R"({"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},
       "object":{"const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},"system_fingerprint":{"type":["string","null"]},

@@ -49,6 +49,7 @@ Result<AnswerPlan> plan_conversation(const WireCall& wire, const ChatRequest& re
   plan.options = chat_ask_options(request);
   plan.options.tenant = wire.tenant;
   plan.options.fits_max_tokens = fits_max_tokens;
+  plan.options.draft_usage = profile_rules(wire.context.api.profile).draft_usage;
   DI_TRY(AskPrompt prompt, Ask::prepare(*wire.context.host, request.conversation, plan.options));
   plan.prompts.push_back(std::move(prompt));
   plan.stream = request.stream;

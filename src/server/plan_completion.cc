@@ -44,6 +44,7 @@ Result<AnswerPlan> plan_completion(const WireCall& wire) {
   const Host& host = *wire.context.host;
   AnswerPlan plan;
   AskOptions& options = plan.options;
+  options.draft_usage = profile_rules(wire.context.api.profile).draft_usage;
   options.temperature = request.temperature;
   options.top_p = request.top_p;
   options.frequency_penalty = request.frequency_penalty;

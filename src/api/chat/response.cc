@@ -24,9 +24,10 @@ Json chat_usage(const AnswerUsage& usage, bool thinking) {
                      {"completion_tokens", usage.completion_tokens},
                      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
                      {"prompt_tokens_details", object({{"cached_tokens", usage.cached_tokens}})}});
-  if (thinking && usage.has_token_ids) {
-    out.set("completion_tokens_details", object({{"reasoning_tokens", usage.reasoning_tokens}}));
-  }
+  Json details = Json::object();
+  if (thinking && usage.has_token_ids) details.set("reasoning_tokens", usage.reasoning_tokens);
+  add_draft_usage(usage, details);
+  if (details.size() > 0) out.set("completion_tokens_details", std::move(details));
   out.set("prompt_cache_hit_tokens", usage.cached_tokens);
   out.set("prompt_cache_miss_tokens", usage.prompt_tokens - usage.cached_tokens);
   if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);

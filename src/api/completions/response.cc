@@ -29,6 +29,9 @@ Json completion_usage(const AnswerUsage& usage) {
                            {"prompt_tokens_details", Json::object({{"cached_tokens", usage.cached_tokens}})},
                            {"prompt_cache_hit_tokens", usage.cached_tokens},
                            {"prompt_cache_miss_tokens", usage.prompt_tokens - usage.cached_tokens}});
+  Json details = Json::object();
+  add_draft_usage(usage, details);
+  if (details.size() > 0) out.set("completion_tokens_details", std::move(details));
   if (!usage.cache_debug.is_null()) out.set("cache_debug", usage.cache_debug);
   return out;
 }
