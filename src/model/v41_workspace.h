@@ -97,7 +97,7 @@ class V41Workspace final : public Workspace {
   // Engram.
   int64_t* hash_rows;  // [layers, M, columns]
   Bf16* engram_rows;   // [M, columns*EHD]
-  uint8_t *engram_codes, *engram_scales;
+  uint8_t *engram_codes, *engram_scales;  // [layers, M, columns*EHD], and / 32
   Bf16* engram_kvv;     // [M, (S+1)*D]
   float* engram_gates;  // [M, S]
 
