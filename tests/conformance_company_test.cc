@@ -33,9 +33,9 @@ TEST_P(Company, Matmul) {
     int n, k;
     bool quantized;
   };
-  for (const Shape& s : {Shape{WeightFormat::kF8Tile, 200, 1312, true}, Shape{WeightFormat::kF8Tile, 1792, 5120, true},
-                         Shape{WeightFormat::kF8Tile, 130, 4096, false}, Shape{WeightFormat::kFp4, 2304, 1056, true},
-                         Shape{WeightFormat::kBf16, 384, 5120, false}, Shape{WeightFormat::kBf16, 33, 588, false}}) {
+  for (const Shape& s : {Shape{WeightFormat::kF8Tile, 200, 1312, true}, Shape{WeightFormat::kF8Tile, 208, 5120, true},
+                         Shape{WeightFormat::kF8Tile, 130, 4096, false}, Shape{WeightFormat::kFp4, 336, 1056, true},
+                         Shape{WeightFormat::kBf16, 144, 5120, false}, Shape{WeightFormat::kBf16, 33, 588, false}}) {
     const Weight weight = random_weight(random, s.format, s.n, s.k);
     const Buffer data = put(weight.data), scales = put(weight.scales);
     const Buffer x = put(random.bf16(int64_t{kAll} * s.k)), codes = put(random.e4m3(int64_t{kAll} * s.k)),
@@ -59,7 +59,7 @@ TEST_P(Company, Matmul) {
     };
     const std::vector<float> all = multiply(0, kAll);
     for (const int together : kTogether) {
-      for (const int first : {0, 3, kAll - together}) {
+      for (const int first : {3, kAll - together}) {
         const std::vector<float> some = multiply(first, together);
         EXPECT_EQ(std::memcmp(some.data(), all.data() + static_cast<size_t>(first) * static_cast<size_t>(s.n), some.size() * 4),
                   0)
@@ -98,7 +98,7 @@ TEST_P(Company, GroupedMatmul) {
     };
     const std::vector<Bf16> all = multiply(0, kAll);
     for (const int together : kTogether) {
-      for (const int first : {0, 3, kAll - together}) {
+      for (const int first : {3, kAll - together}) {
         EXPECT_TRUE(same_bits(multiply(first, together),
                               std::vector<Bf16>(all.begin() + first * kOutputs, all.begin() + (first + together) * kOutputs)))
             << together << " rows from " << first;
