@@ -3,7 +3,7 @@
 // Outputs (rows of a weight) are the 16 rows of an MMA, rows of the input its 8 columns. Which column of a block of 32 goes to
 // which place of an MMA is free as long as both operands agree, so thread t of four takes columns 8t..8t+7 as they lie in memory.
 // Codes of 4 and 8 bits become FP16 by moving bits: e2m1 is then 2^-14, e4m3 2^-8 of its value, subnormals included, and the
-// factor joins the block's scale. Beside BF16 inputs weights become BF16 and are multiplied back, which is exact, too.
+// factor is left to the section's sum. Beside BF16 inputs weights become BF16 and are multiplied back, which is exact, too.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -15,18 +15,19 @@ using Pair = uint32_t;
 
 // Sum of 16 columns of 16 outputs x 8 inputs. a[0], a[2]: output g = lane / 4, a[1], a[3]: g + 8; b: input g; d[0], d[1]: output
 // g of inputs 2t and 2t + 1 (t = lane % 4), d[2], d[3]: output g + 8.
+#define DI_MMA(type, out, in)                                                                                                 \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};" \
+      : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])                                                                \
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(in[0]), "f"(in[1]), "f"(in[2]), "f"(in[3]))
 template <bool kHalf>
-__device__ inline void mma(float (&d)[4], Pair a0, Pair a1, Pair a2, Pair a3, Pair b0, Pair b1) {
+__device__ inline void mma(float (&d)[4], const float (&c)[4], Pair a0, Pair a1, Pair a2, Pair a3, Pair b0, Pair b1) {
   if constexpr (kHalf) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    DI_MMA("f16", d, c);
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    DI_MMA("bf16", d, c);
   }
 }
+#undef DI_MMA
 
 __device__ inline Pair times(Pair x, uint32_t factor) {  // BF16 by BF16
   Pair y;
@@ -55,7 +56,7 @@ struct Codes {
   uint32_t words[kBytes / 4];
 };
 
-// The factor that a block's scale takes over from the codes.
+// What a section's sum is multiplied with for the codes' sake.
 template <WeightFormat kFormat, bool kHalf>
 inline constexpr float kCodeFactor = !kHalf                          ? 1.0f
                                      : kFormat == WeightFormat::kFp4 ? 0x1p14f
@@ -108,19 +109,26 @@ __device__ inline void arrange(uint4 x, Pair (&out)[4]) {  // BF16
   }
 }
 
+// e8m0 code `block` of four. An infinity stands for NaN (code 255): what it touches is not finite either way.
+__device__ inline float scale_of(uint32_t codes, int block) {
+  const uint32_t bits = block < 3 ? codes << (23 - 8 * block) : codes >> 1;
+  return bits_float(max(bits & 0x7F800000u, 0x00400000u));  // 2^-127, code 0, is an FP32 subnormal
+}
+
 // One block of 32 columns: its sum from zero, then times both scales onto `y`; blocks of BF16 go on in the tensor core.
 // `low` and `high` are outputs g and g + 8.
 template <WeightFormat kFormat, bool kHalf>
 __device__ inline void add_block(float (&y)[4], const Pair (&low)[4], const Pair (&high)[4], const Pair (&x)[4], float low_scale,
                                  float high_scale, float2 x_scale) {
   if constexpr (kFormat == WeightFormat::kBf16) {
-    mma<kHalf>(y, low[0], high[0], low[1], high[1], x[0], x[1]);
-    mma<kHalf>(y, low[2], high[2], low[3], high[3], x[2], x[3]);
+    mma<kHalf>(y, y, low[0], high[0], low[1], high[1], x[0], x[1]);
+    mma<kHalf>(y, y, low[2], high[2], low[3], high[3], x[2], x[3]);
     return;
   }
-  float sum[4] = {};
-  mma<kHalf>(sum, low[0], high[0], low[1], high[1], x[0], x[1]);
-  mma<kHalf>(sum, low[2], high[2], low[3], high[3], x[2], x[3]);
+  constexpr float kZero[4] = {};
+  float sum[4];
+  mma<kHalf>(sum, kZero, low[0], high[0], low[1], high[1], x[0], x[1]);
+  mma<kHalf>(sum, sum, low[2], high[2], low[3], high[3], x[2], x[3]);
   y[0] = fma32(sum[0], low_scale * x_scale.x, y[0]);
   y[1] = fma32(sum[1], low_scale * x_scale.y, y[1]);
   y[2] = fma32(sum[2], high_scale * x_scale.x, y[2]);
@@ -153,7 +161,7 @@ struct Stage {
   static constexpr int kUnits = Codes<kFormat>::kBytes * 4 * kStageBlocks / 16;  // of a row
   static constexpr int kBlockUnits = kUnits / kStageBlocks;
   uint4 units[kTileOutputs * kUnits];
-  uint8_t scales[kTileOutputs][kStageBlocks];
+  uint32_t scales[kTileOutputs];  // a byte per block
 
   static __device__ int moved(int row, int unit) {
     if constexpr (kFormat == WeightFormat::kFp4) return unit ^ (row >> 1 & 3);
@@ -178,9 +186,11 @@ struct Stage {
     if (kFormat == WeightFormat::kF8Tile) source /= kScaleBlock;
     const uint8_t* scale = w.scales + source * blocks + block0;
     if (left >= kStageBlocks && (reinterpret_cast<uintptr_t>(scale) & 3) == 0) {
-      copy_async_4(scales[lane], scale);
+      copy_async_4(&scales[lane], scale);
     } else {
-      for (int b = 0; b < kStageBlocks && b < left; ++b) scales[lane][b] = scale[b];
+      uint32_t codes = 0;
+      for (int b = 0; b < kStageBlocks && b < left; ++b) codes |= uint32_t{scale[b]} << (8 * b);
+      scales[lane] = codes;
     }
   }
 
@@ -198,11 +208,6 @@ struct Stage {
       out.words[0] = at->x, out.words[1] = at->y, out.words[2] = at->z, out.words[3] = at->w;
     }
     return out;
-  }
-
-  template <bool kHalf>
-  __device__ float scale(int row, int block) const {
-    return kFormat == WeightFormat::kBf16 ? 1.0f : e8m0_to_float(scales[row][block]) * kCodeFactor<kFormat, kHalf>;
   }
 };
 

@@ -78,8 +78,6 @@ struct Q8Rows {
   }
 };
 
-__device__ inline float scale_at(uint32_t codes, int block) { return e8m0_to_float(static_cast<uint8_t>(codes >> (8 * block))); }
-
 // ---- few rows ----------------------------------------------------------------------------------------------------------
 
 // A warp's way through its (tile of outputs, section) pairs, stage by stage.
@@ -149,18 +147,19 @@ __device__ void few_rows(Room<kFormat>& room, const Matrix& w, int64_t first, in
     __syncwarp();  // the stage is there, and everybody is done with the one before
     load();
     const Stage<kFormat>& stage = stages[slot];
+    const uint32_t low_scales = stage.scales[g], high_scales = stage.scales[g + 8];
 #pragma unroll
     for (int b = 0; b < kStageBlocks; ++b) {
       if (b >= count) break;
       Pair low[4], high[4];
       decode<kFormat, kHalf>(stage.codes(g, b, t), low);
       decode<kFormat, kHalf>(stage.codes(g + 8, b, t), high);
-      const float low_scale = stage.template scale<kHalf>(g, b), high_scale = stage.template scale<kHalf>(g + 8, b);
+      const float low_scale = scale_of(low_scales, b), high_scale = scale_of(high_scales, b);
 #pragma unroll
       for (int j = 0; j < T; ++j) {
         Pair x[4];
         arrange<kFormat>(raw[b][j], x);
-        const float2 x_scale = kHalf ? float2{scale_at(scales[j][0], b), scale_at(scales[j][1], b)} : ones();
+        const float2 x_scale = kHalf ? float2{scale_of(scales[j][0], b), scale_of(scales[j][1], b)} : ones();
         add_block<kFormat, kHalf>(y[j], low, high, x, low_scale, high_scale, x_scale);
       }
     }
@@ -168,7 +167,8 @@ __device__ void few_rows(Room<kFormat>& room, const Matrix& w, int64_t first, in
     if (!walk.next()) continue;
 #pragma unroll
     for (int j = 0; j < T; ++j) {
-      room.partials[unit * T + j].lanes[lane] = {y[j][0], y[j][1], y[j][2], y[j][3]};
+      constexpr float f = kCodeFactor<kFormat, kHalf>;
+      room.partials[unit * T + j].lanes[lane] = {y[j][0] * f, y[j][1] * f, y[j][2] * f, y[j][3] * f};
       y[j][0] = y[j][1] = y[j][2] = y[j][3] = 0.0f;
     }
   }
@@ -218,7 +218,7 @@ struct Fetch {
       to.x[row(i)][unit() ^ (row(i) & 1) * 4] = {x[0], x[1], x[2], x[3]};
     }
     const int b = threadIdx.x % kStageBlocks;
-    if (Input::kHalf) to.scales[b][threadIdx.x / kStageBlocks] = scale_at(scales, b);
+    if (Input::kHalf) to.scales[b][threadIdx.x / kStageBlocks] = scale_of(scales, b);
   }
 };
 static_assert(kThreads == kManyRows * kStageBlocks);
@@ -228,13 +228,14 @@ template <WeightFormat kFormat, bool kHalf>
 __device__ void many_stage(const Stage<kFormat>& stage, const SharedInputs& inputs, int count, int rows,
                            float (&y)[kManyRows / kRows][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const uint32_t low_scales = stage.scales[g], high_scales = stage.scales[g + 8];
 #pragma unroll
   for (int b = 0; b < kStageBlocks; ++b) {
     if (b >= count) break;
     Pair low[4], high[4];
     decode<kFormat, kHalf>(stage.codes(g, b, t), low);
     decode<kFormat, kHalf>(stage.codes(g + 8, b, t), high);
-    const float low_scale = stage.template scale<kHalf>(g, b), high_scale = stage.template scale<kHalf>(g + 8, b);
+    const float low_scale = scale_of(low_scales, b), high_scale = scale_of(high_scales, b);
 #pragma unroll
     for (int j = 0; j < kManyRows / kRows; ++j) {
       if (j * kRows >= rows) continue;
@@ -278,7 +279,7 @@ __device__ void many_rows(Room<kFormat>& room, const Matrix& w, int64_t first, i
     if (more && (block + kStageBlocks) % kSectionBlocks != 0) continue;
 #pragma unroll
     for (int i = 0; i < kTiles * 4; ++i) {
-      sum[i / 4][i % 4] += y[i / 4][i % 4];
+      sum[i / 4][i % 4] += y[i / 4][i % 4] * kCodeFactor<kFormat, Input::kHalf>;
       y[i / 4][i % 4] = 0.0f;
     }
   }
