@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, kResident) mma_matmul_kernel(const _
   const int64_t n = live(p.rows);
   if (n <= kRows) {
     matmul_tiles<kFormat, 1, Input>(room, p, n);
-  } else if (n <= kManyRows / 2 && sections_of(p.w) * Input::kMost <= kPartialSums) {
+  } else if (n <= kManyRows && sections_of(p.w) * Input::kMost <= kPartialSums) {
     matmul_tiles<kFormat, Input::kMost, Input>(room, p, n);
   } else {
     matmul_tiles<kFormat, 0, Input>(room, p, n);
@@ -105,10 +105,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
   auto& room = *reinterpret_cast<Room<kFormat>*>(shared);
   // By the pairs that an expert has on average.
   const int64_t pairs = live(p.pairs);
-  if (pairs <= 2 * p.num_experts) {
+  if (pairs <= kRows * p.num_experts) {
     grouped_tiles<kFormat, 1>(room, p, shape, table, numbers);
-  } else if (pairs <= 16 * p.num_experts && sections_of(shape) * Q8Rows::kMost <= kPartialSums) {
-    grouped_tiles<kFormat, Q8Rows::kMost>(room, p, shape, table, numbers);
   } else {
     grouped_tiles<kFormat, 0>(room, p, shape, table, numbers);
   }

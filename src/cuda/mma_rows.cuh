@@ -105,6 +105,20 @@ struct Walk {
   }
 };
 
+// f(block) for the blocks of a stage. Nearly always all four: without a branch between them they overlap.
+template <class F>
+__device__ void each_block(int count, F f) {
+  if (count >= kStageBlocks) {
+#pragma unroll
+    for (int b = 0; b < kStageBlocks; ++b) f(b);
+  } else {
+#pragma unroll
+    for (int b = 0; b < kStageBlocks - 1; ++b) {
+      if (b < count) f(b);
+    }
+  }
+}
+
 // Outputs [first, end), at most `tiles` tiles of 16, of T x 8 rows.
 template <WeightFormat kFormat, int T, class Input, class Store>
 __device__ void few_rows(Room<kFormat>& room, const Matrix& w, int64_t first, int64_t end, int tiles, const Input& input,
@@ -131,26 +145,36 @@ __device__ void few_rows(Room<kFormat>& room, const Matrix& w, int64_t first, in
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) load();
-  float y[T][4] = {};
-  while (walk.more()) {
-    const int count = walk.end() - walk.block, unit = walk.unit;
+  // Inputs of a stage. A warp of one tile has registers to ask for the next stage's while it computes.
+  struct Inputs {
     typename Input::Raw raw[kStageBlocks][T];
     uint32_t scales[T][2];
+  } next;
+  const auto fetch = [&](const Walk& at) {
+    const int count = at.end() - at.block;
 #pragma unroll
     for (int j = 0; j < T; ++j) {
 #pragma unroll
-      for (int b = 0; b < kStageBlocks; ++b)
-        raw[b][j] = input.raw(b < count ? place[j] : -1, (walk.block + b) * kScaleBlock + 8 * t);
-      for (int i = 0; i < 2; ++i) scales[j][i] = input.scales(scale_place[j][i], walk.block, count);
+      for (int b = 0; b < kStageBlocks; ++b) {
+        next.raw[b][j] = input.raw(b < count ? place[j] : -1, (at.block + b) * kScaleBlock + 8 * t);
+      }
+      for (int i = 0; i < 2; ++i) next.scales[j][i] = input.scales(scale_place[j][i], at.block, count);
     }
+  };
+  float y[T][4] = {};
+  if (T == 1 && walk.more()) fetch(walk);
+  while (walk.more()) {
+    const int count = walk.end() - walk.block, unit = walk.unit;
+    if (T > 1) fetch(walk);
+    const Inputs now = next;
     wait_copies<kAhead - 1>();
     __syncwarp();  // the stage is there, and everybody is done with the one before
     load();
+    const bool ended = walk.next();
+    if (T == 1 && walk.more()) fetch(walk);
     const Stage<kFormat>& stage = stages[slot];
     const uint32_t low_scales = stage.scales[g], high_scales = stage.scales[g + 8];
-#pragma unroll
-    for (int b = 0; b < kStageBlocks; ++b) {
-      if (b >= count) break;
+    each_block(count, [&](int b) {
       Pair low[4], high[4];
       decode<kFormat, kHalf>(stage.codes(g, b, t), low);
       decode<kFormat, kHalf>(stage.codes(g + 8, b, t), high);
@@ -158,13 +182,13 @@ __device__ void few_rows(Room<kFormat>& room, const Matrix& w, int64_t first, in
 #pragma unroll
       for (int j = 0; j < T; ++j) {
         Pair x[4];
-        arrange<kFormat>(raw[b][j], x);
-        const float2 x_scale = kHalf ? float2{scale_of(scales[j][0], b), scale_of(scales[j][1], b)} : ones();
+        arrange<kFormat>(now.raw[b][j], x);
+        const float2 x_scale = kHalf ? float2{scale_of(now.scales[j][0], b), scale_of(now.scales[j][1], b)} : ones();
         add_block<kFormat, kHalf>(y[j], low, high, x, low_scale, high_scale, x_scale);
       }
-    }
+    });
     slot = slot == kAhead ? 0 : slot + 1;
-    if (!walk.next()) continue;
+    if (!ended) continue;
 #pragma unroll
     for (int j = 0; j < T; ++j) {
       constexpr float f = kCodeFactor<kFormat, kHalf>;
@@ -229,22 +253,24 @@ __device__ void many_stage(const Stage<kFormat>& stage, const SharedInputs& inpu
                            float (&y)[kManyRows / kRows][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const uint32_t low_scales = stage.scales[g], high_scales = stage.scales[g + 8];
-#pragma unroll
-  for (int b = 0; b < kStageBlocks; ++b) {
-    if (b >= count) break;
+  each_block(count, [&](int b) {
     Pair low[4], high[4];
     decode<kFormat, kHalf>(stage.codes(g, b, t), low);
     decode<kFormat, kHalf>(stage.codes(g + 8, b, t), high);
     const float low_scale = scale_of(low_scales, b), high_scale = scale_of(high_scales, b);
+    // Rows that are not there have zeros; four tiles at a time, so that MMAs need not wait for each other.
 #pragma unroll
-    for (int j = 0; j < kManyRows / kRows; ++j) {
-      if (j * kRows >= rows) continue;
-      const uint4 v = inputs.x[j * kRows + g][(b * 4 + t) ^ (g & 1) * 4];
-      const Pair x[4] = {v.x, v.y, v.z, v.w};
-      const float2 x_scale = kHalf ? *reinterpret_cast<const float2*>(&inputs.scales[b][j * kRows + 2 * t]) : ones();
-      add_block<kFormat, kHalf>(y[j], low, high, x, low_scale, high_scale, x_scale);
+    for (int j0 = 0; j0 < kManyRows / kRows; j0 += 4) {
+      if (j0 * kRows >= rows) break;
+#pragma unroll
+      for (int j = j0; j < j0 + 4; ++j) {
+        const uint4 v = inputs.x[j * kRows + g][(b * 4 + t) ^ (g & 1) * 4];
+        const Pair x[4] = {v.x, v.y, v.z, v.w};
+        const float2 x_scale = kHalf ? *reinterpret_cast<const float2*>(&inputs.scales[b][j * kRows + 2 * t]) : ones();
+        add_block<kFormat, kHalf>(y[j], low, high, x, low_scale, high_scale, x_scale);
+      }
     }
-  }
+  });
 }
 
 // Outputs [first, end), at most kWarps tiles of 16, of up to 64 rows.
