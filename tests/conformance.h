@@ -1,5 +1,5 @@
-// tests/conformance.h - the devices that conformance tests run on: `delayed` always, beside a GPU `cuda` and `eager`, which
-// records nothing (a race checker does not follow recorded work).
+// tests/conformance.h - the devices that conformance tests run on: `delayed` always, beside a GPU `cuda`, `portable` (its class
+// of the CPU's bits) and `eager`, which records nothing (a race checker does not follow recorded work).
 #pragma once
 
 #include <memory>
@@ -16,13 +16,16 @@ class Conformance : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string name = GetParam();
-    auto device = name == "delayed" ? make_delayed_device({.threads = 2}) : make_cuda_device({.graphs = name != "eager"});
+    auto device = name == "delayed" ? make_delayed_device({.threads = 2})
+                                    : make_cuda_device({.graphs = name != "eager", .portable = name == "portable"});
     // A machine without a GPU leaves these out; a GPU that does not open is a failure.
     if (!device.ok() && name != "delayed" && !describe_cuda_device(0).ok()) GTEST_SKIP() << device.error().message;
     ASSERT_TRUE(device.ok()) << device.error().message;
     device_ = *std::move(device);
   }
   Device& device() { return *device_; }
+  // Whether products add in an order of their own.
+  bool tensor_cores() const { return device_->isa().starts_with("sm"); }
 
   Random random{11};
 

@@ -205,7 +205,7 @@ TEST_P(Conformance, DraftHeads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::Values("delayed", "cuda", "eager"),
+INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::Values("delayed", "cuda", "portable", "eager"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -21,8 +21,13 @@ struct GpuContext {
 #include "ops/op_list.inc"
 #undef DI_OP
 
+// The two products on tensor cores (mma_ops.cu); shapes they do not take go to the functions above.
+void run_mma_matmul(const GpuContext& context, const MatmulParams& p);
+void run_mma_grouped_matmul(const GpuContext& context, const GroupedMatmulParams& p);
+
 // Kernels that need more than 48 KB of shared memory say so once, before anything is recorded.
 cudaError_t prepare_matmul();
+cudaError_t prepare_mma();
 cudaError_t prepare_attention();
 cudaError_t prepare_select();
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <deque>
 #include <vector>
@@ -38,12 +39,19 @@ class CudaDevice final : public Device {
 #define DI_OP(name, Params) ops_.name##_fn = call<Params, cuda::run_##name>;
 #include "ops/op_list.inc"
 #undef DI_OP
+    if (options.portable) return;
+    ops_.matmul_fn = call<MatmulParams, cuda::run_mma_matmul>;
+    ops_.grouped_matmul_fn = call<GroupedMatmulParams, cuda::run_mma_grouped_matmul>;
   }
   ~CudaDevice() override {
     use();
-    if (context_.stream) {
-      (void)cudaStreamSynchronize(context_.stream);
-      (void)cudaStreamDestroy(context_.stream);
+    for (const cudaStream_t stream : {context_.stream, side_}) {
+      if (!stream) continue;
+      (void)cudaStreamSynchronize(stream);
+      (void)cudaStreamDestroy(stream);
+    }
+    for (const cudaEvent_t event : {parted_, met_}) {
+      if (event) (void)cudaEventDestroy(event);
     }
     for (const Mark& mark : marks_) (void)cudaEventDestroy(mark.event);
     for (const cudaEvent_t event : free_) (void)cudaEventDestroy(event);
@@ -51,18 +59,23 @@ class CudaDevice final : public Device {
 
   cudaError_t create() {
     use();
-    if (const cudaError_t e = cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking)) return e;
+    for (cudaStream_t* stream : {&context_.stream, &side_}) {
+      if (const cudaError_t e = cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking)) return e;
+    }
+    for (cudaEvent_t* event : {&parted_, &met_}) {
+      if (const cudaError_t e = cudaEventCreateWithFlags(event, cudaEventDisableTiming)) return e;
+    }
     if (const cudaError_t e = cudaDeviceGetAttribute(&context_.multiprocessors, cudaDevAttrMultiProcessorCount, context_.index))
       return e;
-    for (const auto prepare : {cuda::prepare_matmul, cuda::prepare_attention, cuda::prepare_select}) {
+    if (const cudaError_t e = cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, context_.index)) return e;
+    for (const auto prepare : {cuda::prepare_matmul, cuda::prepare_mma, cuda::prepare_attention, cuda::prepare_select}) {
       if (const cudaError_t e = prepare()) return e;
     }
     return staging_.create(kStagingBytes);
   }
 
-  std::string name() const override { return fmt::format("cuda:{}", context_.index); }
-  // Bit for bit the class of the CPU's kernels.
-  std::string isa() const override { return "portable"; }
+  std::string name() const override { return fmt::format("cuda:{}{}", context_.index, options_.portable ? ":portable" : ""); }
+  std::string isa() const override { return options_.portable ? "portable" : fmt::format("sm{}0", major_); }
   int32_t parallelism() const override { return cuda::kScratchRows; }
   bool reads_host_memory() const override { return false; }
 
@@ -79,6 +92,19 @@ class CudaDevice final : public Device {
                       name(), gigabytes(bytes), cudaGetErrorName(error), gigabytes(free), gigabytes(total)));
     }
     note("fill_zero", cudaMemsetAsync(data, 0, bytes, context_.stream));
+    return Buffer(this, data, bytes);
+  }
+
+  Result<Buffer> allocate_on_host(size_t bytes) override {
+    if (bytes == 0) return Buffer();
+    use();
+    void* data = nullptr;
+    if (const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocMapped | cudaHostAllocPortable)) {
+      (void)cudaGetLastError();
+      const auto pages = static_cast<double>(sysconf(_SC_AVPHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+      return exhausted(fmt::format("{}: cannot pin {:.2f} GB of the host's memory ({}): {:.2f} GB are free", name(),
+                                   gigabytes(bytes), cudaGetErrorName(error), pages * page / 1e9));
+    }
     return Buffer(this, data, bytes);
   }
 
@@ -114,6 +140,20 @@ class CudaDevice final : public Device {
     if (!options_.graphs) return fn();
     if (!slot) slot = std::make_unique<cuda::Graph>();
     note("replay", static_cast<cuda::Graph&>(*slot).run(context_.stream, fn));
+  }
+
+  void aside(FunctionRef<void()> fn) override {
+    use();
+    note("aside", cudaEventRecord(parted_, context_.stream));
+    note("aside", cudaStreamWaitEvent(side_, parted_));
+    std::swap(context_.stream, side_);
+    fn();
+    std::swap(context_.stream, side_);
+    note("aside", cudaEventRecord(met_, side_));
+  }
+  void meet() override {
+    use();
+    note("meet", cudaStreamWaitEvent(context_.stream, met_));
   }
 
   void host_call(std::function<void()> fn) override {
@@ -177,7 +217,9 @@ class CudaDevice final : public Device {
   void release(void* data, size_t) override {
     use();
     (void)cudaStreamSynchronize(context_.stream);
-    (void)cudaFree(data);
+    cudaPointerAttributes attributes = {};
+    (void)cudaPointerGetAttributes(&attributes, data);
+    (void)(attributes.type == cudaMemoryTypeHost ? cudaFreeHost(data) : cudaFree(data));
   }
 
  private:
@@ -200,6 +242,9 @@ class CudaDevice final : public Device {
 
   CudaOptions options_;
   OpContext context_;
+  cudaStream_t side_ = nullptr;                   // of aside()
+  cudaEvent_t parted_ = nullptr, met_ = nullptr;  // where it began, where it ended
+  int major_ = 0;
   OpTable ops_;
   cuda::Staging staging_;
   Ticket tickets_ = 0;

@@ -1,10 +1,12 @@
 // cuda/cuda_device.h - a Device on one NVIDIA GPU.
 //
-// Promise: the same bits as the CPU: every kernel adds in the order of ops.h (class `portable`). Work runs asynchronously on one
-// stream; nothing on the decode path waits. upload() and download() go through pinned memory of the device's own, so any
-// host memory will do. Operations allocate nothing and can be recorded (Device::replay).
-// Errors: no driver, no such GPU, an architecture this program has no code for, out of memory with what is free.
-// Threads: one at a time per device; several devices on one GPU may run side by side and see each other's memory.
+// Promise: a numerics class of its own, named after the architecture (`sm90`): products with weights run on tensor cores, exact
+// operands summed in an order that only a weight's shape decides; all else is bit for bit the CPU's. In class `portable` products
+// are, too: every kernel adds in the order of ops.h, the oracle of the other class. Work runs asynchronously on one stream;
+// nothing on the decode path waits. upload() and download() go through pinned memory of the device's own, so any host memory will
+// do. Operations allocate nothing and can be recorded (Device::replay). Errors: no driver, no such GPU, an architecture this
+// program has no code for, out of memory with what is free. Threads: one at a time per device; several devices on one GPU may run
+// side by side and see each other's memory.
 //
 //   auto device = make_cuda_device({.index = 0});
 #pragma once
@@ -17,8 +19,9 @@
 namespace deepinfer {
 
 struct CudaOptions {
-  int index = 0;       // as the driver counts
-  bool graphs = true;  // replay() records; else it runs
+  int index = 0;          // as the driver counts
+  bool graphs = true;     // replay() records; else it runs
+  bool portable = false;  // class `portable` instead of the architecture's own
 };
 
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options = {});

@@ -7,7 +7,7 @@
 // Decoding a token waits for memory and little else, so everything of the next 1,024 columns is on its way while these are
 // multiplied. (Loads where they were used: 8 ms a token for four layers of the release's sizes on an H200, 16 us for each
 // 1,024 columns of a tile.)
-#include "cuda/launch.cuh"
+#include "cuda/experts.cuh"
 
 namespace deepinfer::cuda {
 
@@ -241,33 +241,6 @@ __global__ void __launch_bounds__(kThreads, 2) matmul_kernel(const __grid_consta
 
 // ---- many experts ---------------------------------------------------------------------------------------------
 
-// The table of weights travels with the launch, so a recorded launch keeps it.
-template <int N>
-struct ExpertTable {
-  const void* data[N];
-  const uint8_t* scales[N];
-};
-
-// Row tiles of all experts in one line: first[e] is expert e's first.
-__device__ void number_tiles(const GroupedMatmulParams& p, int rows_of_tile, int32_t* first) {
-  if (threadIdx.x >= 32) return;
-  const int share = (p.num_experts + 31) / 32, begin = threadIdx.x * share;
-  const int end = begin + share < p.num_experts ? begin + share : p.num_experts;
-  int32_t count = 0;
-  for (int e = begin; e < end; ++e) count += (p.offsets[e + 1] - p.offsets[e] + rows_of_tile - 1) / rows_of_tile;
-  int32_t sum = count;
-  for (int s = 1; s < 32; s *= 2) {
-    const int32_t before = __shfl_up_sync(0xFFFFFFFFu, sum, s);
-    if (static_cast<int>(threadIdx.x) >= s) sum += before;
-  }
-  int32_t at = sum - count;
-  for (int e = begin; e < end; ++e) {
-    first[e] = at;
-    at += (p.offsets[e + 1] - p.offsets[e] + rows_of_tile - 1) / rows_of_tile;
-  }
-  if (threadIdx.x == 31) first[p.num_experts] = sum;
-}
-
 template <WeightFormat kFormat, int R, int C, int N>
 __device__ void grouped_tiles(const GroupedMatmulParams& p, const Matrix& shape, const ExpertTable<N>& table, int32_t* numbers,
                               void* shared) {
@@ -277,20 +250,11 @@ __device__ void grouped_tiles(const GroupedMatmulParams& p, const Matrix& shape,
   const int64_t across = (shape.n + tile.columns - 1) / tile.columns, down = numbers[p.num_experts];
   for (int64_t i = blockIdx.x; i < down * across; i += gridDim.x) {
     const int32_t number = static_cast<int32_t>(i % down);
-    int low = 0, high = p.num_experts - 1;  // the last expert whose first tile is not after this one
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (numbers[middle] <= number) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    const int64_t pair0 = p.offsets[low] + int64_t{number - numbers[low]} * R, left = p.offsets[low + 1] - pair0;
+    const auto [expert, pair0, left] = expert_tile(p, numbers, R, number);
     const int64_t first = i / down * tile.columns, end = first + tile.columns < shape.n ? first + tile.columns : shape.n;
     Matrix w = shape;
-    w.data = table.data[low];
-    w.scales = table.scales[low];
+    w.data = table.data[expert];
+    w.scales = table.scales[expert];
     const Q8Input input = {p.codes, p.scales, p.pair_row, pair0, w.k, 0};
     run_tile<kFormat, R, C>(tile, w, first, end, static_cast<int>(left < R ? left : R), input,
                             [&](int r, int64_t column, float value) { p.y[(pair0 + r) * w.n + column] = to_bf16(value); });
@@ -317,11 +281,7 @@ constexpr int64_t kResident = 2;  // blocks per multiprocessor
 
 template <WeightFormat kFormat, int N>
 void launch_grouped(const GpuContext& c, const GroupedMatmulParams& p) {
-  ExpertTable<N> table = {};
-  for (int e = 0; e < p.num_experts; ++e) {
-    table.data[e] = p.weights[e].data;
-    table.scales[e] = p.weights[e].scales;
-  }
+  const ExpertTable<N> table = expert_table<N>(p);
   const Matrix shape = p.weights[0];
   const int64_t tiles = (shape.n + kColumns - 1) / kColumns * int64_t{p.pairs.capacity};
   grouped_matmul_kernel<kFormat, N>

@@ -135,7 +135,15 @@ void run_engram_hash(const GpuContext& c, const EngramHashParams& p) {
 void run_engram_gather(const GpuContext& c, const EngramGatherParams& p) {
   const int blocks = p.dim / kScaleBlock;
   each_item(c, p.rows, int64_t{p.columns} * blocks, [p, blocks] __device__(int64_t row, int64_t i) {
-    engram_gather_block(p, row, static_cast<int>(i / blocks), static_cast<int>(i % blocks));
+    // The table may lie behind the bus: 32 codes in two reads.
+    const int64_t from = p.hash_rows[row * p.columns + i / blocks] * blocks + i % blocks;
+    const float scale = e8m0_to_float(p.scales[from]);
+    uint4 codes[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) codes[half] = reinterpret_cast<const uint4*>(p.codes)[from * 2 + half];
+    Bf16* to = p.e + (row * p.columns * blocks + i) * kScaleBlock;
+#pragma unroll
+    for (int k = 0; k < kScaleBlock; ++k) to[k] = to_bf16(e4m3_to_float(reinterpret_cast<const uint8_t*>(codes)[k]) * scale);
   });
 }
 

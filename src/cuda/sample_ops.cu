@@ -109,13 +109,9 @@ __device__ Cut truncate_by_block(SampleRoom& room, const SampleRow& s, const flo
   return narrow.key > cut.key || narrow.ties < cut.ties ? narrow : cut;
 }
 
-// draw() of the portable body: the first `ties` of the tokens at the cut, everything above it.
-__device__ int32_t draw_by_block(SampleRoom& room, const SampleRow& s, const float* z, const float* e, int32_t n, int32_t first,
-                                 Cut cut) {
-  const DrawKey draw_key = {s.seed, s.position, s.stream};
-  Best own = {0.0f, -1};
-  if (threadIdx.x == 0) own = {z[first] / s.temperature + gumbel(draw_key, first), first};
-  const float floor = z[first] / s.temperature + gumbel(draw_key, first);
+// visit(i, kept) for this thread's tokens: everything above the cut is kept, and the first `ties` of those at it.
+template <class F>
+__device__ void each_token(SampleRoom& room, const float* z, int32_t n, Cut cut, F visit) {
   int64_t equal = 0;
   for (int32_t begin = 0; begin < n; begin += kSampleThreads) {
     const int32_t i = begin + static_cast<int32_t>(threadIdx.x);
@@ -128,10 +124,22 @@ __device__ int32_t draw_by_block(SampleRoom& room, const SampleRow& s, const flo
       equal += total;
       if (k == cut.key && before >= cut.ties) kept = false;
     }
-    if (!kept || (s.min_p > 0.0f && e[i] < s.min_p)) continue;
-    if (z[i] / s.temperature + kLargestGumbel < floor) continue;  // cannot win
-    own = better_of(own, {z[i] / s.temperature + gumbel(draw_key, i), i});
+    if (i < n) visit(i, kept);
   }
+}
+
+// draw() of the portable body.
+__device__ int32_t draw_by_block(SampleRoom& room, const SampleRow& s, const float* z, const float* e, int32_t n, int32_t first,
+                                 Cut cut) {
+  const DrawKey draw_key = {s.seed, s.position, s.stream};
+  Best own = {0.0f, -1};
+  if (threadIdx.x == 0) own = {z[first] / s.temperature + gumbel(draw_key, first), first};
+  const float floor = z[first] / s.temperature + gumbel(draw_key, first);
+  each_token(room, z, n, cut, [&](int32_t i, bool kept) {
+    if (!kept || (s.min_p > 0.0f && e[i] < s.min_p)) return;
+    if (z[i] / s.temperature + kLargestGumbel < floor) return;  // cannot win
+    own = better_of(own, {z[i] / s.temperature + gumbel(draw_key, i), i});
+  });
   return best_of_block(room, own).token;
 }
 
@@ -142,22 +150,10 @@ __device__ uint64_t kept_masses_by_block(SampleRoom& room, const SampleRow& s, c
   Cut cut = {0, 0};
   if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate_by_block(room, s, z, e, n);
   uint64_t own = 0;
-  int64_t equal = 0;
-  for (int32_t begin = 0; begin < n; begin += kSampleThreads) {
-    const int32_t i = begin + static_cast<int32_t>(threadIdx.x);
-    const bool there = i < n && z[i] > kNever;
-    const uint32_t k = there ? ordered_bits(z[i]) : 0;
-    bool kept = there && k >= cut.key;
-    if (cut.key > 0) {
-      int total;
-      const int64_t before = equal + rank_in_block(room.cut, there && k == cut.key, &total);
-      equal += total;
-      if (k == cut.key && before >= cut.ties) kept = false;
-    }
-    if (i >= n) continue;
+  each_token(room, z, n, cut, [&](int32_t i, bool kept) {
     if (!kept || !(e[i] >= s.min_p)) e[i] = 0.0f;
     own += mass_of(e[i]);
-  }
+  });
   return sum_by_block(room.sums[0], own);
 }
 

@@ -14,16 +14,19 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads
   constexpr std::string_view kCuda = "cuda";
   if (name == "cpu") return make_cpu_device({.threads = threads});
   if (name == kCuda) return make_cuda_device({.index = 0});
-  constexpr std::string_view kEager = ":eager";
   std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(kCuda.size() + 1) : std::string_view();
-  const bool eager = number.ends_with(kEager);
-  if (eager) number.remove_suffix(kEager.size());
+  const auto takes = [&number](std::string_view word) {
+    const bool there = number.ends_with(word);
+    if (there) number.remove_suffix(word.size());
+    return there;
+  };
+  const bool eager = takes(":eager"), portable = takes(":portable");
   int index = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
   if (number.empty() || error != std::errc() || end != number.data() + number.size() || index < 0) {
-    return invalid_argument(fmt::format("--device is cpu or cuda:N (the first GPU is cuda:0), not '{}'", name));
+    return invalid_argument(fmt::format("--device is cpu, cuda:N or cuda:N:portable (the first GPU is cuda:0), not '{}'", name));
   }
-  return make_cuda_device({.index = index, .graphs = !eager});
+  return make_cuda_device({.index = index, .graphs = !eager, .portable = portable});
 }
 
 }  // namespace deepinfer

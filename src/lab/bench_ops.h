@@ -30,7 +30,9 @@ struct BenchOpsOptions {
 
 // Rows ops/ISA/FORMAT/NxK/ROWS in GB/s (one row) or GFLOP/s, with their limits.
 Status bench_ops(const BenchOpsOptions& options, FigureReport& report);
-// The same of a GPU, ops/cuda:N/...; FP32 units have no limit measured yet.
+// The same of a GPU, ops/cuda:N/...; multiply units have no limit measured yet. Then ops/cuda:N/experts/NxK/ROWS: weights of
+// touched experts per second.
 Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureReport& report);
+Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, FigureReport& report);
 
 }  // namespace deepinfer

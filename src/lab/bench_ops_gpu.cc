@@ -30,13 +30,22 @@ class ProductSet {
     for (int64_t i = 1; i < out.count_; ++i) {
       device.copy(out.weights_.as<void>(static_cast<size_t>(i * out.step_)), out.weights_.as<void>(), one.size());
     }
-    DI_TRY(out.x_, device.allocate(static_cast<size_t>(rows) * static_cast<size_t>(shape.k) * 2));
+    // Inputs as the model gives them: BF16, or codes with scales; 0x3C39 is 0.011, 0x39 is 1.125 or 2^-70.
+    const size_t inputs = static_cast<size_t>(rows) * static_cast<size_t>(shape.k);
+    DI_TRY(out.x_, device.allocate(inputs * 2));
+    const std::vector<uint16_t> values(inputs, 0x3C39);
+    device.upload(out.x_.as<void>(), values.data(), inputs * 2);
     DI_TRY(out.y_, device.allocate(static_cast<size_t>(rows) * static_cast<size_t>(shape.n) * 4));
     DI_TRY(out.rows_, device.allocate(sizeof(int32_t)));
     device.upload(out.rows_.as<void>(), &rows, sizeof rows);
     out.params_.rows = {out.rows_.as<int32_t>(), rows};
-    out.params_.x = out.x_.as<Bf16>();
-    out.params_.x_stride = shape.k;
+    if (shape.format == WeightFormat::kBf16) {
+      out.params_.x = out.x_.as<Bf16>();
+      out.params_.x_stride = shape.k;
+    } else {
+      out.params_.codes = out.x_.as<uint8_t>();
+      out.params_.scales = out.x_.as<uint8_t>(inputs);
+    }
     out.params_.w = {shape.format, nullptr, nullptr, shape.n, shape.k};
     out.params_.groups = 1;
     out.params_.y = out.y_.as<void>();
@@ -93,7 +102,7 @@ Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureRepor
       report.add(std::move(row));
     }
   }
-  return {};
+  return bench_ops_experts(device, options, bandwidth, report);
 }
 
 }  // namespace deepinfer

@@ -76,7 +76,10 @@ void V41Pass::walk_layers() {
   const RowSet encoder = encoder_rows(), decoder = decoder_rows();
   rope_tables(encoder, w_.rope_encoder);
   if (split()) rope_tables(decoder, w_.rope_decoder);
-  if (!s_.engram_layers.empty()) engram_hash(encoder);
+  if (!s_.engram_layers.empty()) {
+    engram_hash(encoder);
+    w_.device->aside([&] { engram_rows(encoder); });
+  }
 
   const int32_t candidate = s_.candidate_source;
   for (int32_t l = 0; l < s_.layers; ++l) {
@@ -297,21 +300,31 @@ void V41Pass::engram_hash(const RowSet& set) {
                     .pad = m_.engram_pad_});
 }
 
+// The rows of all Engram layers: what they are follows from the step's tokens, so they come (from the host's memory, beside a
+// GPU) while the layers before are computed.
+void V41Pass::engram_rows(const RowSet& set) {
+  const int64_t columns = s_.engram_columns(), width = columns * s_.engram_dim;
+  for (size_t i = 0; i < s_.engram_layers.size(); ++i) {
+    const EngramWeights& ew = m_.device_weights().engram[i];
+    const int64_t first = static_cast<int64_t>(i) * w_.limits.max_rows;
+    probe("engram_rows", static_cast<int32_t>(i), w_.hash_rows + first * columns, columns * 8, set);
+    ops_.engram_gather({.rows = set.rows,
+                        .hash_rows = w_.hash_rows + first * columns,
+                        .codes = ew.codes,
+                        .scales = ew.scales,
+                        .e = w_.engram_rows,
+                        .columns = static_cast<int32_t>(columns),
+                        .dim = s_.engram_dim});
+    quantize(set.rows, w_.engram_rows, static_cast<int32_t>(width), w_.engram_codes + first * width,
+             w_.engram_scales + first * width / 32);
+  }
+}
+
 void V41Pass::engram(int32_t index, const RowSet& set) {
   const EngramWeights& ew = m_.device_weights().engram[static_cast<size_t>(index)];
-  const int32_t columns = s_.engram_columns();
-  const int32_t width = columns * s_.engram_dim;
-  int64_t* hash_rows = w_.hash_rows + int64_t{index} * w_.limits.max_rows * columns;
-  probe("engram_rows", index, hash_rows, int64_t{columns} * 8, set);
-  ops_.engram_gather({.rows = set.rows,
-                      .hash_rows = hash_rows,
-                      .codes = ew.codes,
-                      .scales = ew.scales,
-                      .e = w_.engram_rows,
-                      .columns = columns,
-                      .dim = s_.engram_dim});
-  quantize(set.rows, w_.engram_rows, width, w_.engram_codes, w_.engram_scales);
-  matmul8(set.rows, w_.engram_codes, w_.engram_scales, ew.wkv, w_.engram_kvv);
+  const int64_t at = index * int64_t{w_.limits.max_rows} * s_.engram_columns() * s_.engram_dim;
+  if (index == 0) w_.device->meet();
+  matmul8(set.rows, w_.engram_codes + at, w_.engram_scales + at / 32, ew.wkv, w_.engram_kvv);
   ops_.engram_mix({.rows = set.rows,
                    .kvv = w_.engram_kvv,
                    .q_weight = ew.q_weight,

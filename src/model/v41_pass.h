@@ -48,6 +48,7 @@ class V41Pass {
   void site_input(const RowSet& set, const HyperWeights& hyper, float* pre_out, const float* pre_in, const Bf16* norm);
   void expand(const RowSet& set);
   void engram_hash(const RowSet& set);
+  void engram_rows(const RowSet& set);
   void engram(int32_t index, const RowSet& set);
   void candidate_split(int32_t l);
   void head();

@@ -133,9 +133,10 @@ void carve_workspace(DeviceCarver& c, V41Workspace& w, const ModelShape& s) {
   carve_moe(c, w, s, m);
   if (!s.engram_layers.empty()) {
     const int64_t columns = s.engram_columns();
-    c.take(w.hash_rows, static_cast<int64_t>(s.engram_layers.size()) * m * columns);
+    const int64_t layers = static_cast<int64_t>(s.engram_layers.size());
+    c.take(w.hash_rows, layers * m * columns);
     c.take(w.engram_rows, m * columns * s.engram_dim);
-    c.take_quantized(w.engram_codes, w.engram_scales, m, columns * s.engram_dim);
+    c.take_quantized(w.engram_codes, w.engram_scales, layers * m, columns * s.engram_dim);
     c.take(w.engram_kvv, m * (s.streams + 1) * s.hidden);
     c.take(w.engram_gates, m * s.streams);
   }

@@ -95,11 +95,11 @@ class V41Workspace final : public Workspace {
   uint8_t *shared_h_codes, *shared_h_scales;
 
   // Engram.
-  int64_t* hash_rows;  // [layers, M, columns]
-  Bf16* engram_rows;   // [M, columns*EHD]
-  uint8_t *engram_codes, *engram_scales;
-  Bf16* engram_kvv;     // [M, (S+1)*D]
-  float* engram_gates;  // [M, S]
+  int64_t* hash_rows;                     // [layers, M, columns]
+  Bf16* engram_rows;                      // [M, columns*EHD]
+  uint8_t *engram_codes, *engram_scales;  // [layers, M, columns*EHD], and / 32
+  Bf16* engram_kvv;                       // [M, (S+1)*D]
+  float* engram_gates;                    // [M, S]
 
   // Head.
   Bf16 *z_source, *z;   // [max_logits, S, D] gathered streams, [max_logits, D]

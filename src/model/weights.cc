@@ -1,6 +1,9 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -292,29 +295,29 @@ int64_t upload_bytes(const TensorView& tensor) {
   return (static_cast<int64_t>(tensor.data.size()) + kUploadAlignment - 1) / kUploadAlignment * kUploadAlignment;
 }
 bool stays_on_host(const TensorSpec& spec) { return spec.name.starts_with("image_"); }
+// Tables larger than a device's memory, of which a step reads a few rows.
+bool is_read_from_host(std::string_view name) { return name.find("engram.embed.") != std::string_view::npos; }
 
 // Gives each tensor its place on the device, and the bytes.
 class Uploader {
  public:
   Uploader(Device& device, const Checkpoint& checkpoint, const LoadProgress& progress)
       : device_(device), checkpoint_(checkpoint), progress_(progress) {
-    for (const TensorView& tensor : checkpoint.tensors()) left_ += upload_bytes(tensor);
+    for (const TensorView& tensor : checkpoint.tensors()) {
+      if (!is_read_from_host(tensor.name)) left_ += upload_bytes(tensor);
+    }
   }
 
   const uint8_t* operator()(const TensorSpec& spec) {
     const TensorView* tensor = checkpoint_.find(spec.name);
     if (!tensor || fault_) return nullptr;
+    if (is_read_from_host(spec.name)) return copy_on_host(*tensor);
     const int64_t bytes = upload_bytes(*tensor);
     left_ -= bytes;
     if (stays_on_host(spec)) return tensor->data.data();
     if (used_ + bytes > room_) {
       auto buffer = device_.allocate(static_cast<size_t>(std::max(bytes, std::min(kUploadPiece, left_ + bytes))));
-      if (!buffer) {
-        fault_ = Error{buffer.error().code,
-                       fmt::format("{} (weights of {:.2f} GB, {:.2f} GB are there already)", buffer.error().message,
-                                   static_cast<double>(checkpoint_.tensor_bytes()) / 1e9, static_cast<double>(done_) / 1e9)};
-        return nullptr;
-      }
+      if (!buffer) return fail(buffer.error());
       room_ = static_cast<int64_t>(buffer->bytes());
       used_ = 0;
       buffers_.push_back(*std::move(buffer));
@@ -322,19 +325,44 @@ class Uploader {
     auto* to = buffers_.back().as<uint8_t>(static_cast<size_t>(used_));
     device_.upload(to, tensor->data.data(), tensor->data.size());
     used_ += bytes;
-    done_ += static_cast<int64_t>(tensor->data.size());
-    if (progress_ && done_ < checkpoint_.tensor_bytes()) progress_(done_, checkpoint_.tensor_bytes());
+    report(static_cast<int64_t>(tensor->data.size()));
     return to;
   }
 
   const std::optional<Error>& fault() const { return fault_; }
-  std::vector<Buffer> take() { return std::move(buffers_); }
+  std::vector<Buffer> take() {
+    std::move(on_host_.begin(), on_host_.end(), std::back_inserter(buffers_));
+    return std::move(buffers_);
+  }
 
  private:
+  const uint8_t* copy_on_host(const TensorView& tensor) {
+    auto buffer = device_.allocate_on_host(tensor.data.size());
+    if (!buffer) return fail(buffer.error());
+    auto* const to = buffer->as<uint8_t>();
+    for (size_t at = 0; at < tensor.data.size(); at += kUploadPiece) {
+      const size_t part = std::min(tensor.data.size() - at, static_cast<size_t>(kUploadPiece));
+      std::memcpy(to + at, tensor.data.data() + at, part);
+      report(static_cast<int64_t>(part));
+    }
+    on_host_.push_back(*std::move(buffer));
+    return to;
+  }
+  const uint8_t* fail(const Error& error) {
+    fault_ =
+        Error{error.code, fmt::format("{} (weights of {:.2f} GB; {:.2f} GB of them fitted)", error.message,
+                                      static_cast<double>(checkpoint_.tensor_bytes()) / 1e9, static_cast<double>(done_) / 1e9)};
+    return nullptr;
+  }
+  void report(int64_t bytes) {
+    done_ += bytes;
+    if (progress_ && done_ < checkpoint_.tensor_bytes()) progress_(done_, checkpoint_.tensor_bytes());
+  }
+
   Device& device_;
   const Checkpoint& checkpoint_;
   const LoadProgress& progress_;
-  std::vector<Buffer> buffers_;
+  std::vector<Buffer> buffers_, on_host_;
   int64_t room_ = 0, used_ = 0, done_ = 0, left_ = 0;
   std::optional<Error> fault_;
 };

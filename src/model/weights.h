@@ -126,8 +126,9 @@ struct Weights {
   std::shared_ptr<const Checkpoint> checkpoint;  // keeps everything above alive
 };
 
-// Copies what operations read to a device, 128-byte aligned, in a few large pieces, and points `weights` there; the learned
-// rows around an image and the checkpoint stay as they are. The buffers hold the copies.
+// Copies what operations read to a device, 128-byte aligned, in a few large pieces, and points `weights` there; Engram tables go
+// to memory of the host that the device reads (Device::allocate_on_host); the learned rows around an image and the checkpoint
+// stay as they are. The buffers hold the copies.
 Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
                                            const LoadProgress& progress);
 

@@ -74,6 +74,9 @@ class Device {
   virtual int32_t parallelism() const = 0;
 
   virtual Result<Buffer> allocate(size_t bytes) = 0;
+  // Memory of the host that the host fills and operations read: for tables of which a step needs a few rows, larger than a
+  // device's own memory. REQUIRES: nobody writes it while an operation that reads it may run.
+  virtual Result<Buffer> allocate_on_host(size_t bytes) { return allocate(bytes); }
   virtual void upload(void* device_dst, const void* host_src, size_t bytes) = 0;
   virtual void download(void* host_dst, const void* device_src, size_t bytes) = 0;
   virtual void copy(void* device_dst, const void* device_src, size_t bytes) = 0;
@@ -101,6 +104,10 @@ class Device {
     (void)slot;
     fn();
   }
+  // Calls `fn`, whose operations may run beside those enqueued after it until meet(), and after those before it. What they write
+  // is read behind meet() only. One aside at a time.
+  virtual void aside(FunctionRef<void()> fn) { fn(); }
+  virtual void meet() {}
   // Runs `fn` on the host in stream order (communicators use it; `fn` may touch memory only through pointers it was
   // given by translate()).
   virtual void host_call(std::function<void()> fn) = 0;

@@ -32,20 +32,25 @@ ln -sfn "$root/$model" "$shipped/tiny-v41"
 cp -r tests/golden/model-tiny-v41/golden "$shipped/"
 part build-configure 60 cmake -G Ninja -S . -B "$bin/kernels" -DCMAKE_BUILD_TYPE=Release -DDEEPINFER_KERNELS_ONLY=ON -DDEEPINFER_CUDA_ARCHITECTURES=90a
 part build 200 cmake --build "$bin/kernels"
-part conformance 300 $bin/test_conformance --gtest_brief=1 '--gtest_filter=*cuda*'
+part conformance 300 $bin/test_conformance --gtest_brief=1 '--gtest_filter=*cuda*:*portable*'
 part golden 200 $bin/deepinfer golden tests/golden/model $shipped "${goldens[@]}" --device cuda:0
+part golden-portable 200 $bin/deepinfer golden tests/golden/model $shipped --device cuda:0:portable
 part run 60 $bin/deepinfer run -m $model --device cuda:0 --temperature 0 --stats "What is 12 + 30?"
 part run-cpu 60 $bin/deepinfer run -m $model --temperature 0 --stats "What is 12 + 30?"
 part determinism 200 $bin/deepinfer verify determinism --quick -m $model --device cuda:0
+part determinism-portable 200 $bin/deepinfer verify determinism --quick -m $model --device cuda:0:portable
 part bench-ops 100 $bin/deepinfer bench ops --device cuda:0
+part bench-ops-portable 100 $bin/deepinfer bench ops --device cuda:0:portable
 part bench-decode-tiny 100 $bin/deepinfer bench decode -m $model --device cuda:0 --tokens 64
 part bench-decode-random 200 $bin/deepinfer bench decode -m 'random:v41?layers=4' --device cuda:0 --tokens 32
 part bench-prefill-random 200 $bin/deepinfer bench prefill -m 'random:v41?layers=4' --device cuda:0
+part bench-engine 120 $bin/deepinfer bench engine -m $model --device cuda:0
 part eager 60 $bin/deepinfer run -m $model --device cuda:0:eager --temperature 0 --stats "What is 12 + 30?"
 part bench-decode-eager 100 $bin/deepinfer bench decode -m $model --device cuda:0:eager --tokens 64
 part memcheck 120 compute-sanitizer --tool memcheck --error-exitcode 9 $bin/deepinfer run -m $model --device cuda:0 --max-tokens 4 "2 + 2"
 # The race checker does not follow recorded steps, and slows each kernel some hundred times: the kernels with barriers.
-for test in Conformance.Routing Conformance.NormsAndStreams ConformanceCache.RingsPoolsAndEntries ConformanceCache.Select; do
+for test in Conformance.Routing Conformance.NormsAndStreams ConformanceCache.RingsPoolsAndEntries ConformanceCache.Select \
+  ConformanceProducts.Matmul ConformanceProducts.GroupedMatmul; do
   part "racecheck-${test#*.}" 240 compute-sanitizer --tool racecheck --error-exitcode 9 $bin/test_conformance "--gtest_filter=*$test/eager"
 done
 echo "$((parts - failed)) passed, $failed failed"
