@@ -123,6 +123,27 @@ TEST(PrefixCache, APromptThatIsCachedWholeWorks) {
   }
 }
 
+// What was generated is published as a prompt is: whoever begins with it up to any page border has all of its pages.
+TEST(PrefixCache, GeneratedPagesAreHitAtAnyBorder) {
+  for (const char* device : {"cpu", "delayed"}) {
+    World warm(device, roomy(ReplayMode::kDecoder)), fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
+    std::mt19937 random(14);
+    std::vector<TokenId> history = random_tokens(random, 70);
+    const Request first = request_of(history, 330);
+    const auto said = warm.ask(first).answer.tokens;
+    history.insert(history.end(), said.begin(), said.end());
+    ASSERT_GT(history.size(), 330u) << "an answer that ends early shows nothing";
+    for (int32_t border = static_cast<int32_t>(history.size()) / 64 * 64; border > 0; border -= 64) {
+      std::vector<TokenId> prompt(history.begin(), history.begin() + border);
+      prompt.push_back(9 + border);  // not what followed
+      const Request request = request_of(prompt, 3);
+      const Served hit = warm.ask(request);
+      ASSERT_EQ(hit.answer, fresh.ask(request).answer) << device << ", border " << border;
+      EXPECT_EQ(hit.usage.cached_tokens, border) << device;
+    }
+  }
+}
+
 TEST(PrefixCache, BranchesShareWhatComesBefore) {
   World warm("cpu", roomy(ReplayMode::kDecoder)), fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
   std::mt19937 random(9);
