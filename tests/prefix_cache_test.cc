@@ -157,6 +157,29 @@ TEST(PrefixCache, BranchesShareWhatComesBefore) {
   }
 }
 
+// A prompt that is left in the middle: from a state kept there only the windows run again.
+TEST(PrefixCache, StatesAreKeptAtIntervalsWhereThatIsWanted) {
+  std::mt19937 random(15);
+  const auto trunk = random_tokens(random, 900);
+  std::vector<TokenId> prompt(trunk.begin(), trunk.begin() + 600);
+  prompt.push_back(9);
+  int64_t replayed[2] = {};
+  World fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
+  for (const bool wanted : {false, true}) {
+    EngineOptions options = roomy(ReplayMode::kDecoder);
+    options.snapshot_every = wanted ? 100 : 0;  // 128: in whole pages
+    options.snapshot_bytes = 64 << 20;
+    World world("cpu", options);
+    world.ask(request_of(trunk, 2));
+    const Served hit = world.ask(request_of(prompt, 6));
+    ASSERT_EQ(hit.answer, fresh.ask(request_of(prompt, 6)).answer);
+    EXPECT_EQ(hit.usage.cached_tokens, 576);
+    replayed[wanted] = hit.usage.replayed_tokens;
+  }
+  EXPECT_EQ(replayed[0], 576);        // too short for a replay
+  EXPECT_EQ(replayed[1], 576 - 256);  // N - R - (W - 1) = 346: the state at 256
+}
+
 TEST(PrefixCache, TenantsDoNotShare) {
   World world("cpu", roomy(ReplayMode::kDecoder));
   std::mt19937 random(10);

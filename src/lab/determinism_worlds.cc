@@ -70,7 +70,7 @@ std::vector<World> cache_worlds(bool full) {
                  .value = value,
                  .together = together,
                  .questions = questions,
-                 .default_replay_only = !full,
+                 .default_replay_only = !full || store != StoreWay::kNone,
                  .before = true,
                  .store = store};
   };
@@ -95,7 +95,6 @@ std::vector<World> replay_worlds(bool full) {
   if (full) {
     add(140, {.value = "a shorter prefix cached", .together = 8, .prefixes = true});
     add(140, {.value = "snapshot", .questions = Questions::kTurns, .before = true});
-    add(2414, {.value = "cached, small chunks", .together = 8, .step_tokens = 33, .cached = true});
     add(2414, {.value = "full pool, preemption", .together = 8, .cached = true, .crowded = true});
   }
   for (const int32_t ranks : {2, 4, 8}) {
@@ -104,7 +103,7 @@ std::vector<World> replay_worlds(bool full) {
                     .value = fmt::format("{} threads", ranks),
                     .together = 8,
                     .step_tokens = 64,
-                    .default_replay_only = ranks != 2 || !full,
+                    .default_replay_only = true,
                     .ranks = ranks});
   }
   return list;
@@ -153,7 +152,7 @@ std::vector<World> determinism_worlds(bool full) {
   list.push_back({"cache", "cached, in company", 8, 0, true});
   list.push_back({"cache", "prefixes, small chunks", 8, 33, false, true});
   list.push_back({"threads", "3", 1, 0, false, false, false, false, 3});
-  list.push_back({"threads", "all", 8, 0, true, false, false, false, 0});
+  list.push_back({.axis = "threads", .value = "all", .together = 8, .cached = true, .threads = 0, .default_replay_only = true});
   list.push_back({"device", "delayed, cached, small chunks", 8, 40, true, false, false, false, 1, true});
   list.push_back({"device", "delayed, full pool", 8, 0, true, false, true, false, 1, true});
   return add_others();
@@ -186,7 +185,7 @@ std::vector<int64_t> prompt_lengths(const LanguageModel& model, int64_t context,
   std::vector<int64_t> lengths = {1, w - 1, w, w + 1, page, page + 1, 3 * page, 3 * page + 1};
   if (full) {
     for (const int64_t n : {2 * w - 1, 2 * w + 1, 2 * page - 1, 2 * page, 5 * page - 1, exact - 1, exact, exact + 1, reach - 1,
-                            reach, reach + 1, reach + w + page + 1, 2 * reach})
+                            reach + 1, reach + w + page + 1, 2 * reach})
       lengths.push_back(n);
   }
   std::erase_if(lengths, [&](int64_t n) { return n < 1 || n + 40 > context; });
@@ -263,7 +262,7 @@ Asked turn_questions(const LanguageModel& model, int64_t context, bool full) {
   std::vector<TokenId> history;
   ids.append(history, said);
   std::vector<int64_t> lengths = {1, 2 * w - 1};
-  if (full) lengths = {1, 2, w - 1, w, w + 1, 2 * w - 2, 2 * w - 1, 2 * w};
+  if (full) lengths = {1, w - 1, w, w + 1, 2 * w - 1};
   Asked out;
   for (const int64_t length : lengths) {
     if (said + length + 40 > context) continue;

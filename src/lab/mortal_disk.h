@@ -30,7 +30,7 @@ class MortalDisk final : public StoreDisk {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   // `writes`: until it dies.
-  explicit MortalDisk(int64_t writes = kNever) : writes_(writes) {}
+  explicit MortalDisk(int64_t writes = kNever) : granted_(writes), writes_(writes) {}
   Result<std::vector<DiskEntry>> list(const std::string& folder) override { return disk_.list(folder); }
   Status make_folders(const std::string& path) override;
   Result<std::unique_ptr<DiskFile>> create(const std::string& path) override;
@@ -39,12 +39,14 @@ class MortalDisk final : public StoreDisk {
   Status sync_folder(const std::string& path) override { return disk_.sync_folder(path); }
   Result<std::unique_ptr<DiskLock>> lock(const std::string& path) override { return disk_.lock(path); }
   bool died() const { return writes_.load() <= 0; }
+  int64_t num_writes() const { return granted_ - writes_.load(); }
 
  private:
   class File;
   Status alive() const;
   PosixDisk disk_;
-  std::atomic<int64_t> writes_;
+  const int64_t granted_;
+  std::atomic<int64_t> writes_;  // left
 };
 
 }  // namespace deepinfer
