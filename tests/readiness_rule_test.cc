@@ -43,7 +43,7 @@ class ReadinessRule : public ::testing::Test {
     clock_.advance_us(us);
     late_ |= engine_->progress().inside > 0 && us > 0;
   }
-  Readiness now() const { return readiness_of(engine_.get(), draining_, kStallUs); }
+  Readiness now() const { return draining_ ? readiness_of(nullptr, true, kStallUs) : engine_readiness(*engine_, kStallUs); }
 
   // A request of one token: how many steps until it is answered. A step may fail, and tells it so.
   void probe() {
