@@ -95,7 +95,9 @@ else
 fi
 tests tiny tiny_tests -L tiny
 if [[ $ci == 1 ]]; then
-  RC_PARAMS="max_success=1000" count unit-release-long tools/run_tests build/release
+  seed=$((SECONDS * 32768 + RANDOM))
+  echo "unit-release-long            seed $seed"
+  RC_PARAMS="max_success=1000 seed=$seed" count unit-release-long tools/run_tests build/release
   if [[ -f models/eval/thresholds.toml ]]; then
     check eval-tasks build/release/deepinfer eval tasks --limit 50 --threshold models/eval/thresholds.toml
   fi

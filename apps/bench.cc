@@ -137,12 +137,8 @@ class BenchCommand final : public Command {
       }
       BenchModelOptions options;
       options.tokens = settings_.tokens;
-<<<<<<< HEAD
-      options.repeats = settings_.repeats;
-      options.schema = settings_.schema;
-=======
       options.repeats = settings_.repeats_or(3);
->>>>>>> w10
+      options.schema = settings_.schema;
       if (settings_.streams > 0) options.streams = {settings_.streams};
       if (settings_.spec_sweep && kind == "decode") {
         BenchSpeculationOptions sweep{.text = settings_.spec_text,

@@ -453,9 +453,18 @@ def golden_reads_files_and_folders():
 
 @case
 def bench_prints_figures():
-    figures = json.loads(expect(run('bench', 'decode', '--json', '--tokens', '8', '--repeats', '1'), 0).out)
-    assert figures['command'] == 'bench decode' and {'cpu', 'processors'} <= set(figures['machine'])
-    assert any(row['name'] == 'decode/1' and row['value'] > 0 for row in figures['rows'])
+    for kind, flags, names in (('decode', ['--tokens', '8'], ['decode/1', 'decode/32', 'decode/1/step']),
+                               ('prefill', [], ['prefill/128', 'prefill/2048', 'prefill/512/first_token']),
+                               ('serve', ['--streams', '8'], ['serve/whole answers', 'serve/streamed tokens, 8 streams', 'serve/first byte p99'])):
+        figures = json.loads(expect(run('bench', kind, '--json', '--repeats', '1', *flags), 0).out)
+        assert set(figures) == {'command', 'version', 'machine', 'rows'} and figures['command'] == 'bench ' + kind
+        assert {'cpu', 'processors'} <= set(figures['machine'])
+        rows = {row['name']: row for row in figures['rows']}
+        for name in names:
+            assert rows[name]['value'] > 0 and isinstance(rows[name]['unit'], str), (name, rows)
+        for row in figures['rows']:
+            assert set(row) == {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'}, row
+            assert (row['baseline'] is None) == (row['ratio'] is None), row
     one_line_error(run('bench', 'decod'), 2, 'did you mean decode?')
 
 

@@ -1,18 +1,23 @@
 // The rules of oracle_rules.md that concern the engine, one property each, over generated worlds: batch, chunks, pool, cache,
-// replay, speculation and device differ, the requests are the same.
+// replay, speculation and device differ, the requests are the same. tests/rule_cases.h says how many cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "kvcache/tiers/memory_disk_fixture.h"
 #include "model/scripted_model.h"
+#include "tests/rule_cases.h"
 #include "tests/speculation_harness.h"
 
 namespace deepinfer {
 namespace {
 
-constexpr int kCases = 200;
 constexpr int32_t kVocab = 67;
 constexpr const char* kScript = R"({"scripted": 1, "vocab": 67, "context": 128, "page_tokens": 16, "window": 16}
+{"hash": {"tokens": 100, "seed": 9}})";
+// Two steps fail, and one gives no numbers.
+constexpr const char* kFaultyScript =
+    R"({"scripted": 1, "vocab": 67, "context": 128, "page_tokens": 16, "window": 16, "faults": [{"step": 9, "kind": "error"}, {"step": 14, "kind": "nan"}, {"step": 25, "kind": "error"}]}
 {"hash": {"tokens": 100, "seed": 9}})";
 
 // Any token but every third, so that a model that does not listen would be caught. Notes what it was told.
@@ -46,15 +51,15 @@ struct Seen {
   std::string error;
   Usage usage;
   PrefixVerdict prefix;
+  int64_t steps = 0;  // until the first token
   int finals = 0;
-  int64_t shown = 0;
 };
 
 class EngineRules : public ::testing::Test {
  protected:
-  // A world of the generator. Case 0 is the plain one.
-  void open(int which, uint32_t seed, bool ample = false) {
-    std::mt19937 random(seed * 977u + static_cast<uint32_t>(which));
+  // A world of the generator.
+  EngineOptions world(uint32_t seed, bool ample = false) {
+    std::mt19937 random(seed * 977u);
     const auto below = [&](uint32_t limit) { return static_cast<int32_t>(random() % limit); };
     EngineOptions options{.max_batch = 1 + below(6), .queue_limit = 64, .context = 128};
     options.step_tokens = options.max_batch + below(40);
@@ -63,16 +68,23 @@ class EngineRules : public ::testing::Test {
     options.prefix_cache = below(4) != 0;
     options.snapshot_bytes = below(2) == 0 && !ample ? 1 : 1 << 24;
     options.replay = below(2) == 0 ? ReplayMode::kOff : ReplayMode::kDecoder;
+    engine_.reset();  // before its drafter goes
     drafter_ = std::make_unique<OracleDrafter>(
         std::vector<uint32_t>{static_cast<uint32_t>(random() % 32), static_cast<uint32_t>(random() % 32)});
     options.speculation.mode = below(3) == 0 ? SpeculationMode::kOff : SpeculationMode::kOn;
     options.speculation.max_draft = 1 + below(5);
     options.speculation.schedule = SpeculationSchedule::kFixed;
     options.speculation.drafter = drafter_.get();
-    engine_.reset();
-    device_ = device_named(below(2) == 0 ? "cpu" : "delayed", 1);
-    engine_ = value(Engine::create(*device_, model_, options));
+    options.clock = &clock_;
+    device_name_ = below(2) == 0 ? "cpu" : "delayed";
+    return options;
   }
+  void open(const EngineOptions& options, const LanguageModel& model) {
+    engine_.reset();
+    device_ = device_named(device_name_, 1);
+    engine_ = value(Engine::create(*device_, model, options));
+  }
+  void open(const EngineOptions& options) { open(options, model_); }
   void open_plain() {
     engine_.reset();
     device_ = device_named("cpu", 1);
@@ -105,7 +117,7 @@ class EngineRules : public ::testing::Test {
       if (event.finish == FinishReason::kNone) return;
       ++seen.finals;
       seen.finish = event.finish, seen.error = event.error, seen.usage = event.usage,
-      seen.prefix = event.report->prefix.value_or(PrefixVerdict());
+      seen.prefix = event.report->prefix.value_or(PrefixVerdict()), seen.steps = event.report->trace.prefill_steps;
     };
   }
   std::vector<Seen> answer(const std::vector<Request>& list) {
@@ -115,33 +127,36 @@ class EngineRules : public ::testing::Test {
     return out;
   }
 
+  const char* device_name_ = "cpu";
   std::unique_ptr<Device> device_;
   ScriptedModel model_{value(parse_script(kScript, "rules"))};
+  ScriptedModel faulty_{value(parse_script(kFaultyScript, "faulty"))};
+  ManualClock clock_;
   std::unique_ptr<OracleDrafter> drafter_;
   std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(EngineRules, R2ThePathDoesNotMatter) {
-  const auto list = requests(2);
-  open_plain();
-  const auto want = answer(list);
-  for (int which = 0; which < kCases; ++which) {
-    open(which, 2);
+  for_each_case([&](uint32_t seed) {
+    const auto list = requests(seed);
+    open_plain();
+    const auto want = answer(list);
+    open(world(seed));
     for (int round = 0; round < 2; ++round) {  // cold, then with whatever the cache has kept
       const auto got = answer(list);
       for (size_t i = 0; i < list.size(); ++i) {
-        ASSERT_EQ(got[i].tokens, want[i].tokens) << "world " << which << ", round " << round << ", request " << i;
-        ASSERT_EQ(got[i].logprobs, want[i].logprobs) << "world " << which << ", round " << round << ", request " << i;
+        ASSERT_EQ(got[i].tokens, want[i].tokens) << "round " << round << ", request " << i;
+        ASSERT_EQ(got[i].logprobs, want[i].logprobs) << "round " << round << ", request " << i;
         ASSERT_EQ(got[i].finish, want[i].finish);
       }
     }
-  }
+  });
 }
 
 TEST_F(EngineRules, R3UsageAddsUp) {
-  for (int which = 0; which < kCases; ++which) {
-    const auto list = requests(static_cast<uint32_t>(300 + which));
-    open(which, 3);
+  for_each_case([&](uint32_t seed) {
+    const auto list = requests(seed);
+    open(world(seed));
     const auto first = answer(list);
     int64_t prompt = 0, completion = 0;
     for (size_t i = 0; i < list.size(); ++i) {
@@ -161,49 +176,57 @@ TEST_F(EngineRules, R3UsageAddsUp) {
     ASSERT_EQ(engine_->stats().prompt_tokens, prompt);
     ASSERT_EQ(engine_->stats().completion_tokens, completion);
     // In the same state of the cache the same request has the same usage.
-    open(which, 3);
+    open(world(seed));
     const auto second = answer(list);
     for (size_t i = 0; i < list.size(); ++i) {
-      ASSERT_EQ(second[i].usage.cached_tokens, first[i].usage.cached_tokens) << "world " << which << ", request " << i;
+      ASSERT_EQ(second[i].usage.cached_tokens, first[i].usage.cached_tokens) << "request " << i;
       ASSERT_EQ(second[i].usage.replayed_tokens, first[i].usage.replayed_tokens);
     }
-  }
+  });
 }
 
-// R4 nothing leaks, R5 one end each: cancels and early ends at any moment, submits in between.
+// R4 nothing leaks, R5 one end each: cancels, early ends, deadlines and steps that fail at any moment, refusals, submits in
+// between, an engine that is stopped.
 TEST_F(EngineRules, R4NothingLeaksAndR5OneEndEach) {
-  for (int which = 0; which < kCases; ++which) {
-    open(which, 4);
-    std::mt19937 random(static_cast<uint32_t>(which));
-    const auto list = requests(static_cast<uint32_t>(400 + which), 10);
+  for_each_case([&](uint32_t seed) {
+    std::mt19937 random(seed);
+    const bool faults = random() % 4 == 0;
+    open(world(seed), faults ? faulty_ : model_);
+    auto list = requests(seed + 400, 20);
     std::vector<Seen> seen(list.size());
     std::vector<RequestId> ids;
     for (size_t i = 0; i < list.size(); ++i) {
+      if (random() % 4 == 0) list[i].deadline_us = clock_.now_us() + 1 + static_cast<int64_t>(random() % 40);
+      Request never = list[i];
+      never.prompt.resize(random() % 2 == 0 ? 0 : 500, 5);
+      ASSERT_EQ(engine_->submit(never, [](const Event&) { ADD_FAILURE() << "refused, and told of"; }).ok(), false);
       ids.push_back(submit_patiently(*engine_, list[i], into(seen[i])));
-      for (uint32_t steps = random() % 4; steps > 0; --steps) engine_->step();
+      for (uint32_t steps = random() % 4; steps > 0; --steps) engine_->step(), clock_.advance_us(random() % 10);
       const RequestId some = ids[random() % ids.size()];
       if (random() % 3 == 0) engine_->cancel(some);
       if (random() % 3 == 0) engine_->finish(some, static_cast<int64_t>(random() % 10) - 1);
     }
-    if (which % 7 == 0) {
+    if (seed % 7 == 0) {
       engine_->stop();
     } else {
       run_until_idle(*engine_);
     }
     for (const Seen& one : seen) {
-      ASSERT_EQ(one.finals, 1) << "world " << which;
-      ASSERT_NE(one.finish, FinishReason::kError) << one.error;
+      ASSERT_EQ(one.finals, 1);
+      if (!faults) {
+        ASSERT_NE(one.finish, FinishReason::kError) << one.error;
+      }
       ASSERT_LE(one.usage.completion_tokens, static_cast<int64_t>(one.tokens.size()));
     }
     expect_all_free(*engine_);
-  }
+  });
 }
 
 // The matcher has seen the answer and nothing else, whatever was drafted; what it forbids never comes.
 TEST_F(EngineRules, R7TheMatcherFollowsTheAnswer) {
-  for (int which = 0; which < kCases; ++which) {
-    open(which, 7);
-    const auto list = requests(static_cast<uint32_t>(700 + which), 4);
+  for_each_case([&](uint32_t seed) {
+    open(world(seed));
+    const auto list = requests(seed + 700, 4);
     std::vector<Seen> seen(list.size());
     std::vector<std::vector<TokenId>> followed(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
@@ -211,42 +234,57 @@ TEST_F(EngineRules, R7TheMatcherFollowsTheAnswer) {
     }
     run_until_idle(*engine_);
     for (size_t i = 0; i < list.size(); ++i) {
-      ASSERT_EQ(followed[i], seen[i].tokens) << "world " << which << ", request " << i;
+      ASSERT_EQ(followed[i], seen[i].tokens) << "request " << i;
       for (const TokenId token : seen[i].tokens) ASSERT_TRUE(ThirdsMask::allows(token));
       ASSERT_NE(seen[i].finish, FinishReason::kError) << seen[i].error;
     }
-  }
+  });
 }
 
-// What tenant b can see does not depend on what a does, as long as there is room for both.
+// What tenant b can see does not depend on what a does, as long as there is room for both: not in memory, not on the disk, not
+// after a restart, and its first tokens take as many steps.
 TEST_F(EngineRules, R9TenantsAreAlone) {
-  for (int which = 0; which < kCases; ++which) {
-    auto of_b = requests(static_cast<uint32_t>(900 + which));
+  const DateClock date;
+  for_each_case([&](uint32_t seed) {
+    auto of_b = requests(seed + 900);
     for (Request& request : of_b) request.tenant = "b";
     const auto watch = [&](bool company) {
-      open(which, 9, true);
+      MemoryDisk disk;
+      EngineOptions options = world(seed, true);
+      std::mt19937 random(seed);
+      const bool stores = options.prefix_cache && random() % 3 == 0;
+      if (stores) {
+        options.store = {.disk = &disk, .date = &date, .folder = "/store", .fingerprint = "rules"};
+        options.store.deadline.base_us = 60'000'000;
+      }
+      open(options);
       std::vector<Seen> out;
       for (size_t i = 0; i < of_b.size(); ++i) {
         if (company) {
           // The same prompts and others, before b has sent them.
           Request stolen = of_b[i];
           stolen.tenant = "a";
-          answer({stolen, requests(static_cast<uint32_t>(which))[i]});
+          answer({stolen, requests(seed)[i]});
         }
+        // A restart; with a store always, because what loads cost is measured, and what was not measured is tried.
+        if (stores || random() % 3 == 0) open(options);
         out.push_back(answer({of_b[i]})[0]);
       }
+      engine_.reset();  // before its disk goes
       return out;
     };
     const auto alone = watch(false), beside = watch(true);
     for (size_t i = 0; i < of_b.size(); ++i) {
-      ASSERT_EQ(beside[i].tokens, alone[i].tokens) << "world " << which << ", request " << i;
-      ASSERT_EQ(beside[i].usage.cached_tokens, alone[i].usage.cached_tokens) << "world " << which << ", request " << i;
+      ASSERT_EQ(beside[i].tokens, alone[i].tokens) << "request " << i;
+      ASSERT_EQ(beside[i].usage.cached_tokens, alone[i].usage.cached_tokens) << "request " << i;
       ASSERT_EQ(beside[i].usage.replayed_tokens, alone[i].usage.replayed_tokens);
-      ASSERT_EQ(beside[i].prefix.reason, alone[i].prefix.reason) << "world " << which;
+      ASSERT_EQ(beside[i].steps, alone[i].steps) << "request " << i;
+      ASSERT_EQ(beside[i].prefix.reason, alone[i].prefix.reason);
+      ASSERT_EQ(beside[i].prefix.loaded_tokens, alone[i].prefix.loaded_tokens);
       ASSERT_EQ(beside[i].prefix.first_different, alone[i].prefix.first_different);
       ASSERT_TRUE(std::ranges::equal(beside[i].prefix.there.span(), alone[i].prefix.there.span()));
     }
-  }
+  });
 }
 
 }  // namespace

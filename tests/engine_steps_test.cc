@@ -2,6 +2,8 @@
 // and the reason of every miss arrives with the final event.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/clock.h"
 #include "model/oracle_drafter.h"
 #include "model/scripted_model.h"
@@ -39,28 +41,44 @@ class EngineSteps : public ::testing::Test {
   ManualClock clock_;
   std::unique_ptr<Device> device_ = device_named("cpu", 1);
   ScriptedModel model_{value(parse_script(kScript, "steps"))};
+  // The steps of an engine with prompts of many lengths and shared beginnings, drafts that are right and wrong by turns, and
+  // a pool that is too small.
+  std::vector<std::string> busy_steps();
+
+  const OracleDrafter drafter_{{0x1f, 0x3}};
   std::unique_ptr<Engine> engine_;
 };
 
-// Prompts of many lengths with shared beginnings, drafts that are right and wrong by turns, a pool that is too small.
-TEST_F(EngineSteps, EveryStepOfABusyEngineIsPlannedAgain) {
+std::vector<std::string> EngineSteps::busy_steps() {
   std::vector<std::string> lines;
-  const OracleDrafter drafter({0x1f, 0x3});
   open({.max_batch = 5,
         .step_tokens = 24,
         .queue_limit = 64,
         .pages = 21,
         .snapshot_bytes = 1,
-        .speculation = {.mode = SpeculationMode::kOn, .schedule = SpeculationSchedule::kFixed, .drafter = &drafter},
+        .speculation = {.mode = SpeculationMode::kOn, .schedule = SpeculationSchedule::kFixed, .drafter = &drafter_},
         .step_log = [&](std::string_view line) { lines.emplace_back(line); }});
   std::mt19937 random(4);
   for (int i = 0; i < 24; ++i) {
     Request request = prompt(1 + static_cast<int32_t>(random() % 120), i % 3 == 0 ? 0 : static_cast<TokenId>(random() % 60));
     request.max_tokens = 1 + static_cast<int32_t>(random() % 60);
     request.priority = static_cast<int32_t>(random() % 2);
+    request.tenant = random() % 3 == 0 ? "a" : "b";
     submit_patiently(*engine_, request, [](const Event&) {});
   }
   run_until_idle(*engine_);
+  return lines;
+}
+
+// When decisions change on purpose, this makes the file of scheduler/step_log_test.cc anew.
+TEST_F(EngineSteps, DISABLED_RecordTheSteps) {
+  std::ofstream file("tests/recorded/steps.jsonl");
+  const auto lines = busy_steps();
+  for (size_t i = 0; i < 80; ++i) file << lines[i] << '\n';
+}
+
+TEST_F(EngineSteps, EveryStepOfABusyEngineIsPlannedAgain) {
+  const auto lines = busy_steps();
   EXPECT_GT(engine_->stats().preempted, 0);
   EXPECT_EQ(lines.size(), static_cast<size_t>(engine_->stats().steps));
   for (const std::string& line : lines) {

@@ -123,6 +123,27 @@ TEST(PrefixCache, APromptThatIsCachedWholeWorks) {
   }
 }
 
+// What was generated is published as a prompt is: whoever begins with it up to any page border has all of its pages.
+TEST(PrefixCache, GeneratedPagesAreHitAtAnyBorder) {
+  for (const char* device : {"cpu", "delayed"}) {
+    World warm(device, roomy(ReplayMode::kDecoder)), fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
+    std::mt19937 random(14);
+    std::vector<TokenId> history = random_tokens(random, 70);
+    const Request first = request_of(history, 330);
+    const auto said = warm.ask(first).answer.tokens;
+    history.insert(history.end(), said.begin(), said.end());
+    ASSERT_GT(history.size(), 330u) << "an answer that ends early shows nothing";
+    for (int32_t border = static_cast<int32_t>(history.size()) / 64 * 64; border > 0; border -= 64) {
+      std::vector<TokenId> prompt(history.begin(), history.begin() + border);
+      prompt.push_back(9 + border);  // not what followed
+      const Request request = request_of(prompt, 3);
+      const Served hit = warm.ask(request);
+      ASSERT_EQ(hit.answer, fresh.ask(request).answer) << device << ", border " << border;
+      EXPECT_EQ(hit.usage.cached_tokens, border) << device;
+    }
+  }
+}
+
 TEST(PrefixCache, BranchesShareWhatComesBefore) {
   World warm("cpu", roomy(ReplayMode::kDecoder)), fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
   std::mt19937 random(9);
@@ -134,6 +155,29 @@ TEST(PrefixCache, BranchesShareWhatComesBefore) {
     const Request request = request_of(prompt, 30);
     ASSERT_EQ(warm.ask(request).answer, fresh.ask(request).answer) << "branch " << branch;
   }
+}
+
+// A prompt that is left in the middle: from a state kept there only the windows run again.
+TEST(PrefixCache, StatesAreKeptAtIntervalsWhereThatIsWanted) {
+  std::mt19937 random(15);
+  const auto trunk = random_tokens(random, 900);
+  std::vector<TokenId> prompt(trunk.begin(), trunk.begin() + 600);
+  prompt.push_back(9);
+  int64_t replayed[2] = {};
+  World fresh("cpu", cold(roomy(ReplayMode::kDecoder)));
+  for (const bool wanted : {false, true}) {
+    EngineOptions options = roomy(ReplayMode::kDecoder);
+    options.snapshot_every = wanted ? 100 : 0;  // 128: in whole pages
+    options.snapshot_bytes = 64 << 20;
+    World world("cpu", options);
+    world.ask(request_of(trunk, 2));
+    const Served hit = world.ask(request_of(prompt, 6));
+    ASSERT_EQ(hit.answer, fresh.ask(request_of(prompt, 6)).answer);
+    EXPECT_EQ(hit.usage.cached_tokens, 576);
+    replayed[wanted] = hit.usage.replayed_tokens;
+  }
+  EXPECT_EQ(replayed[0], 576);        // too short for a replay
+  EXPECT_EQ(replayed[1], 576 - 256);  // N - R - (W - 1) = 346: the state at 256
 }
 
 TEST(PrefixCache, TenantsDoNotShare) {

@@ -446,6 +446,7 @@ def a_stalled_engine_is_not_ready_and_recovers():
         eventually(lambda: server.ask('GET', '/health/ready')[0] == 503, 'stays ready')
         body = server.json('GET', '/health/ready', status=503)
         assert body['status'] == 'stalled' and 'has not finished a step for' in body['reason'], body
+        assert server.ask('GET', '/health/ready')[1]['retry-after'] == '1'
         assert server.json('GET', '/health/live') == {'status': 'live'}
         assert server.metric('deepinfer_ready') == 0
         eventually(lambda: server.ask('GET', '/health')[0] == 200, 'stays stalled')
@@ -500,8 +501,12 @@ def a_full_queue_says_429():
     with Server('--batch', '1', '--queue', '1', model=slow(50)) as server:
         streams = [stream_in_background(server) for _ in range(2)]
         eventually(lambda: server.metric('deepinfer_engine_running') + server.metric('deepinfer_engine_waiting') == 2)
-        status, headers, data = server.ask('POST', '/v1/chat/completions', chat_body())
-        assert status == 429 and headers['retry-after'] == '1' and json.loads(data)['error']['type'] == 'rate_limit_error'
+        said = {'model': 'test', 'max_tokens': 4, 'messages': [{'role': 'user', 'content': 'hi'}]}
+        for route, body in (('/v1/chat/completions', chat_body()), ('/v1/chat/completions', chat_body(stream=True)), ('/v1/messages', said),
+                            ('/v1/responses', {'model': 'test', 'input': 'hi'})):
+            status, headers, data = server.ask('POST', route, body)
+            assert status == 429 and headers['retry-after'] == '1' and headers['retry-after-ms'] == '1000', (route, status, data)
+            assert headers['x-should-retry'] == 'true' and json.loads(data)['error']['type'] == 'rate_limit_error', (route, data)
         assert len(streams) == 2
 
 

@@ -38,6 +38,7 @@ Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options)
   DI_CHECK_OK(at_least("max_batch", options.max_batch, 1));
   DI_CHECK_OK(at_least("step_tokens", options.step_tokens, options.max_batch));
   DI_CHECK_OK(at_least("queue_limit", options.queue_limit, 0));
+  DI_CHECK_OK(at_least("snapshot_every", options.snapshot_every, 0));
   DI_CHECK_OK(at_least("pages", options.pages, 0));
   DI_CHECK_OK(at_least("max_draft", options.speculation.max_draft, 0));
   DI_CHECK_OK(at_least("lag", options.speculation.lag, 1));
@@ -87,6 +88,7 @@ Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const
                                 .fingerprint = model.fingerprint(),
                                 .share_prefixes = resolved.prefix_cache,
                                 .snapshot_bytes = resolved.snapshot_bytes,
+                                .snapshot_every = resolved.snapshot_every,
                                 .tier = resolved.store}));
   if (resolved.pages_changed) loop->cache_->keep_page_changes();
   loop->speculation_ = Speculation::create(device, model, resolved.speculation, resolved.max_batch);

@@ -68,6 +68,7 @@ struct EngineOptions {
   int32_t keep_tokens = 0;                         // R of the decoder replay; 0 = the model's window
   bool prefix_cache = true;                        // reuse what earlier requests computed
   int64_t snapshot_bytes = kDefaultSnapshotBytes;  // host memory for the state at page borders
+  int64_t snapshot_every = 0;                      // tokens of a prompt, 0 = at its ends and branches only
   StoreTierOptions store;                          // pages on a disk; without a disk: none
   const Clock* clock = nullptr;                    // for deadlines and progress(); none = neither. Must outlive the engine
   SpeculationOptions speculation;

@@ -155,10 +155,12 @@ void Engine::Loop::plan(Flight& flight) {
                           .cut = cache.cut(),
                           .images = sequence->request.images,
                           .drafts = sequence->drafts.planned(),
-                          .draw = sequence->draw});
+                          .draw = sequence->draw,
+                          .priority = sequence->request.priority,
+                          .tenant = sequence->tenant});
   }
   const StepBudget budget{.step_tokens = options_.step_tokens, .replay = replay_, .hidden = model_.shape().hidden};
-  plan_step(plannable_, budget, flight.plan);
+  plan_step(plannable_, budget, shares_, flight.plan);
   if (options_.step_log && !plannable_.empty()) options_.step_log(step_log_line(plannable_, budget, flight.plan));
   flight.draws.clear();
   for (const SequenceRows& rows : flight.plan.sequences) {

@@ -122,6 +122,7 @@ class Engine::Loop {
   std::vector<InboxMessage> messages_;
   std::vector<PreemptionCandidate> candidates_;
   std::vector<RunningSequence> plannable_;
+  PromptShares shares_;
   std::vector<Sequence*> by_slot_;
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified

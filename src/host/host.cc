@@ -119,6 +119,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   engine.pages_changed = options.pages_changed;
   engine.context = settings.context;
   engine.keep_tokens = settings.keep_tokens;
+  engine.snapshot_every = settings.snapshot_every;
   engine.speculation = speculation_options(settings);
   if (!options.state_folder.empty())
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);

@@ -16,6 +16,7 @@ struct HostSettings {
   int64_t context = 0;
   std::string replay = "decoder";
   int32_t keep_tokens = 0;
+  int32_t snapshot_every = 0;
   std::string store;  // "" = where the program keeps one, if it does
   float store_size = 0;
   std::string spec = "auto";
@@ -47,6 +48,12 @@ struct HostSettings {
     visit({.name = "keep-tokens",
            .target = &keep_tokens,
            .help = "suffix the decoder layers see with replay, 0 = the window",
+           .value = "N",
+           .min = 0,
+           .max = 1 << 30});
+    visit({.name = "snapshot-every",
+           .target = &snapshot_every,
+           .help = "tokens of a prompt between states kept for others that leave it there, 0 = at ends and branches only",
            .value = "N",
            .min = 0,
            .max = 1 << 30});

@@ -86,15 +86,18 @@ void SequenceCache::restore(CachedSequence& out) {
 }
 
 // Where the next turn of this conversation will resume, and where this prompt left a cached prefix (the third request of a
-// branch then resumes for nothing).
+// branch then resumes for nothing). In between where that is wanted, for prompts that are often left in the middle.
 void SequenceCache::plan_snapshots(const SequenceContent& content, CachedSequence& out) const {
   out.cuts.clear();
   if (!options_.share_prefixes) return;
   const Position end = static_cast<Position>(content.tokens.size());
-  for (const Position border : {snapshot_border(options_.replay, content.original_prompt_tokens), out.write_floor}) {
-    if (border <= out.begin || border < out.exact_from || border >= end) continue;
-    out.cuts.push_back(border);
-  }
+  const auto cut_at = [&](Position border) {
+    if (border > out.begin && border >= out.exact_from && border < end) out.cuts.push_back(border);
+  };
+  cut_at(snapshot_border(options_.replay, content.original_prompt_tokens));
+  cut_at(out.write_floor);
+  const Position every = (options_.snapshot_every + page_tokens_ - 1) / page_tokens_ * page_tokens_;
+  for (Position border = every; every > 0 && border < end; border += every) cut_at(border);
   std::sort(out.cuts.begin(), out.cuts.end());
   out.cuts.erase(std::unique(out.cuts.begin(), out.cuts.end()), out.cuts.end());
 }

@@ -40,6 +40,7 @@ struct SequenceCacheOptions {
   std::string fingerprint;  // of everything that page contents depend on besides tokens and images
   bool share_prefixes = true;
   int64_t snapshot_bytes = 0;  // host memory for snapshots; at least a few are kept
+  int64_t snapshot_every = 0;  // so many tokens of a prompt, in whole pages, a snapshot beside those its turns need; 0 = none
   StoreTierOptions tier;       // without a disk: none
 };
 

@@ -67,6 +67,8 @@ class EngineBench {
     for (const int32_t streams : options_.streams) DI_CHECK_OK(overhead(streams));
     for (const int32_t streams : options_.streams) DI_CHECK_OK(overlap(streams));
     DI_CHECK_OK(token_gaps());
+    DI_CHECK_OK(short_prompt());
+    DI_CHECK_OK(prompts_together());
     DI_CHECK_OK(planning());
     DI_CHECK_OK(prefix_match());
     for (const int32_t prompt : options_.replayed) DI_CHECK_OK(replay(prompt));
@@ -139,7 +141,7 @@ class EngineBench {
 
   // Eight answers while long prompts come in one after the other.
   Status token_gaps() {
-    const auto prompt = static_cast<int32_t>(std::min<int64_t>(options_.mixed_prompt, host_.model().shape().max_context - 64));
+    const int32_t prompt = long_prompt();
     EngineOptions options = plain(prompt + 64);
     options.max_batch = 9;
     options.pages = 0;
@@ -170,6 +172,62 @@ class EngineBench {
                  .unit = "ms",
                  .baseline = "median step",
                  .ratio = at_share(gaps, 0.99) / median(steps)});
+    return {};
+  }
+
+  int32_t long_prompt() const {
+    return static_cast<int32_t>(std::min<int64_t>(options_.mixed_prompt, host_.model().shape().max_context - 64));
+  }
+
+  // How long a prompt of 64 tokens waits for its first token beside a long one that has begun.
+  Status short_prompt() {
+    constexpr int32_t kShort = 64;
+    std::vector<double> waits[2];
+    for (int32_t repeat = 0; repeat < options_.repeats; ++repeat) {
+      for (const bool beside : {false, true}) {
+        EngineOptions options = plain(long_prompt() + 64);
+        options.max_batch = 2;
+        bool told = false;
+        DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
+        if (beside) {
+          DI_CHECK_OK(engine->submit(bench_request(vocab_, long_prompt(), repeat, 1), ignore));
+          engine->step();
+        }
+        const int64_t begin = clock_.now_us();
+        DI_CHECK_OK(engine->submit(bench_request(vocab_, kShort, 50 + repeat, 2), [&](const Event&) { told = true; }));
+        while (!told) engine->step();
+        waits[beside].push_back(static_cast<double>(clock_.now_us() - begin) / 1e3);
+      }
+    }
+    report_.add({.name = "engine/short prompt",
+                 .value = median(waits[1]),
+                 .unit = "ms",
+                 .baseline = "alone",
+                 .ratio = median(waits[1]) / median(waits[0])});
+    return {};
+  }
+
+  // Prompts that share steps, and the same ones after the other: what the shares cost.
+  Status prompts_together() {
+    constexpr int32_t kPrompts = 16, kTokens = 1024;
+    std::vector<double> ms[2];
+    for (int32_t repeat = 0; repeat < options_.repeats; ++repeat) {
+      for (const bool together : {false, true}) {
+        EngineOptions options = plain(kTokens + 64);
+        options.max_batch = together ? kPrompts : 1;
+        DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
+        for (int32_t i = 0; i < kPrompts; ++i) DI_CHECK_OK(engine->submit(bench_request(vocab_, kTokens, i, 1), ignore));
+        const int64_t begin = clock_.now_us();
+        while (engine->step()) {
+        }
+        ms[together].push_back(static_cast<double>(clock_.now_us() - begin) / 1e3);
+      }
+    }
+    report_.add({.name = fmt::format("engine/prompts/{}", kPrompts),
+                 .value = kPrompts * kTokens * 1e3 / median(ms[1]),
+                 .unit = "tokens/s",
+                 .baseline = "one after the other",
+                 .ratio = median(ms[0]) / median(ms[1])});
     return {};
   }
 

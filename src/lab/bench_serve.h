@@ -12,8 +12,7 @@ namespace deepinfer {
 
 struct BenchServeOptions {
   std::string program;   // to run `serve` of
-  int streams = 256;     // at once
-  int requests = 2048;   // streamed
+  int streams = 256;     // at once; 8 requests each are streamed, and 80 are answered whole
   int connections = 32;  // of the whole answers
 };
 

@@ -15,6 +15,18 @@
 
 namespace deepinfer {
 
+// What is asked.
+enum class Questions {
+  kPlain,        // prompts of lengths around every border, drawn in all ways by turns
+  kConstrained,  // some of them, held to grammars
+  kChoices,      // some of them, three choices each
+  kBorders,      // one prompt, of which 1, 2, ... pages were asked before by the same tenant
+  kTurns,        // a conversation that goes on by one token up to R + W - 1
+};
+
+// How pages come from a store on a disk: from an engine that ended, was killed while it wrote, or still runs.
+enum class StoreWay { kNone, kRestart, kKilled, kShared };
+
 // One way of answering the requests.
 struct World {
   std::string axis, value;
@@ -31,18 +43,29 @@ struct World {
   int32_t drafts = 0;
   std::vector<uint32_t> patterns;
   SpeculationSchedule schedule = SpeculationSchedule::kFixed;
-  bool constrained = false;          // the requests with a grammar
+  Questions questions = Questions::kPlain;
   bool default_replay_only = false;  // of the quick set: the others differ in where a prompt starts, not in how it goes on
+  bool before = false;               // beginnings of the prompts (Asked::before) are asked first
+  int32_t copies = 1;                // of every request
+  int32_t keep_tokens = 0;           // R of the decoder replay, also of the answers alone; 0 = what was asked for
+  int32_t ranks = 1;                 // threads among which the experts are spread
+  StoreWay store = StoreWay::kNone;
 };
+
+// Requests, and how many tokens of each prompt are asked first where the world wants that; empty = some of most.
+struct Asked {
+  std::vector<Request> requests;
+  std::vector<int64_t> before;
+};
+
+inline constexpr int32_t kWholePrompt = 1 << 30;  // World::step_tokens
 
 // The covering set of cells, or every one when `full`.
 std::vector<World> determinism_worlds(bool full);
 
-// Prompt lengths around every border, drawn in all ways by turns; the shorter ones when `full` is off.
-std::vector<Request> determinism_requests(const LanguageModel& model, int64_t context, bool full);
-// A few of `requests`, held to the constraints by turns.
-std::vector<Request> constrained_requests(const std::vector<Request>& requests,
-                                          const std::vector<std::shared_ptr<const Constraint>>& constraints);
+// What of `questions` fits the context; the shorter ones when `full` is off. kConstrained is made of `plain` and the constraints.
+Asked determinism_questions(Questions questions, const LanguageModel& model, int64_t context, bool full);
+Asked constrained_questions(const Asked& plain, const std::vector<std::shared_ptr<const Constraint>>& constraints);
 
 EngineOptions determinism_engine(const World& world, ReplayMode replay, int64_t context, int32_t keep_tokens, int64_t longest,
                                  int64_t page_tokens);

@@ -11,70 +11,14 @@
 #include "cpu/delayed_device.h"
 #include "host/constraints.h"
 #include "host/host.h"
+#include "lab/determinism_answers.h"
 #include "lab/determinism_worlds.h"
+#include "lab/mortal_disk.h"
+#include "lab/ranked_model.h"
 #include "model/oracle_drafter.h"
 
 namespace deepinfer {
 namespace {
-
-struct SeenAnswer {
-  std::vector<TokenId> tokens;
-  std::vector<uint32_t> logprobs;  // bits
-  FinishReason finish = FinishReason::kNone;
-  std::string error;
-};
-
-// One request whose values are kept.
-struct Watch {
-  size_t request;
-  RowRecorder* recorder;
-};
-
-// Answers `requests` with `engine`, at most `together` at once. An engine may refuse for a while.
-Result<std::vector<SeenAnswer>> answer_all(Engine& engine, const std::vector<Request>& requests, const World& world,
-                                           const Watch* watch = nullptr) {
-  std::vector<SeenAnswer> answers(requests.size());
-  int32_t open = 0;
-  const auto handler = [&](size_t i) {
-    return [&, i](const Event& event) {
-      SeenAnswer& answer = answers[i];
-      if (event.token) answer.tokens.push_back(*event.token);
-      if (event.logprob) answer.logprobs.push_back(std::bit_cast<uint32_t>(event.logprob->logprob));
-      if (event.finish == FinishReason::kNone) return;
-      answer.finish = event.finish, answer.error = event.error;
-      --open;
-    };
-  };
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (world.aborts) {
-      Request other = requests[(i + 1) % requests.size()];
-      other.max_tokens = 4;
-      DI_TRY(const RequestId id, engine.submit(std::move(other), [](const Event&) {}));
-      for (size_t steps = 0; steps < i % 3; ++steps) engine.step();
-      engine.cancel(id);
-    }
-    DI_TRY(const RequestId id, engine.submit(requests[i], handler(i)));
-    if (watch && watch->request == i) watch->recorder->watch(id);
-    ++open;
-    while (open >= world.together && engine.step()) {
-    }
-  }
-  while (engine.step()) {
-  }
-  return answers;
-}
-
-// Where two answers first differ; empty when they do not.
-std::string difference(const SeenAnswer& got, const SeenAnswer& want) {
-  if (!got.error.empty()) return got.error;
-  const size_t count = std::min(got.tokens.size(), want.tokens.size());
-  for (size_t i = 0; i < count; ++i) {
-    if (got.tokens[i] != want.tokens[i]) return fmt::format("token {} is {}, alone it was {}", i, got.tokens[i], want.tokens[i]);
-    if (got.logprobs[i] != want.logprobs[i]) return fmt::format("log-probability of token {} differs", i);
-  }
-  if (got.tokens.size() != want.tokens.size()) return fmt::format("{} tokens, alone {}", got.tokens.size(), want.tokens.size());
-  return got.finish == want.finish ? "" : "it ended for another reason";
-}
 
 // Hosts by device and threads; loading again would be most of the time.
 class Hosts {
@@ -100,11 +44,35 @@ class Hosts {
   std::map<std::pair<bool, int>, std::unique_ptr<Host>> hosts_;
 };
 
-// Requests with their answers alone, by replay mode.
-struct Asked {
-  std::vector<Request> requests;
-  std::vector<SeenAnswer> alone;
+// Questions with their answers alone, by R, in the replay mode at hand.
+struct AskedAlone {
+  Asked asked;
+  std::map<int32_t, std::vector<SeenAnswer>> alone;
 };
+
+struct Answered {
+  std::vector<SeenAnswer> answers;
+  std::string missing;  // why the world was not what its name says; "" = it was
+};
+
+// A world, or the lonely one, of some questions.
+struct Setting {
+  const AskedAlone& set;
+  const World& world;
+  ReplayMode mode;
+};
+
+World alone_with(const World& world) {
+  return {
+      .axis = "", .value = "alone", .step_tokens = kWholePrompt, .questions = world.questions, .keep_tokens = world.keep_tokens};
+}
+
+bool is_run(ReplayMode mode, const World& world) {
+  if (mode != ReplayMode::kDecoder && (world.default_replay_only || world.keep_tokens > 0)) return false;
+  // In mode full an answer may depend on the hit, by design.
+  const bool hits = world.cached || world.prefixes || world.crowded || world.before || world.questions == Questions::kChoices;
+  return mode != ReplayMode::kFull || !hits;
+}
 
 class Verifier {
  public:
@@ -114,16 +82,19 @@ class Verifier {
     const auto begin = std::chrono::steady_clock::now();
     DI_TRY(Host* const host, hosts_.get({}));
     context_ = host->engine().options().context;
-    plain_.requests = determinism_requests(host->model(), context_, options_.full);
-    DI_CHECK_OK(constrain(*host));
     std::vector<World> list = determinism_worlds(options_.full);
     if (!options_.axis.empty()) {
       std::erase_if(list, [&](const World& world) { return world.axis != options_.axis; });
       if (list.empty()) return invalid_argument(fmt::format("--axis {}: there is no such axis", options_.axis));
     }
-    total_ = 2 * list.size() + list.size();
-    for (const ReplayMode mode : {ReplayMode::kOff, ReplayMode::kDecoder, ReplayMode::kFull}) DI_CHECK_OK(run_mode(mode, list));
-    for (const char* axis : {"store on disk", "ranks of the engine", "prefill and decode apart"}) {
+    for (const World& world : list)
+      sets_[world.questions].asked = determinism_questions(world.questions, host->model(), context_, options_.full);
+    if (sets_.contains(Questions::kConstrained)) DI_CHECK_OK(constrain(*host, sets_[Questions::kConstrained].asked));
+    constexpr ReplayMode kModes[] = {ReplayMode::kOff, ReplayMode::kDecoder, ReplayMode::kFull};
+    for (const ReplayMode mode : kModes)
+      total_ += static_cast<size_t>(std::ranges::count_if(list, [mode](const World& world) { return is_run(mode, world); }));
+    for (const ReplayMode mode : kModes) DI_CHECK_OK(run_mode(mode, list));
+    for (const char* axis : {"expert placements", "pinned threads", "prefill and decode apart"}) {
       report_.rows.push_back({"", axis, "", 0, true, "not built"});
     }
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -132,56 +103,63 @@ class Verifier {
 
  private:
   // An answer that may go many ways, and one that must end.
-  Status constrain(Host& host) {
+  static Status constrain(Host& host, Asked& asked) {
     const int32_t vocab = host.model().shape().vocab;
     std::vector<std::shared_ptr<const Constraint>> constraints;
     for (const char* ebnf : {"root ::= (\"a\" | \"b\" | [0-9])+", "root ::= \"[\" [0-9]+ (\",\" [0-9]+)* \"]\""}) {
       DI_TRY(const auto constraint, host.constraints().of_grammar(ebnf));
       if (constraint->vocab_size() <= vocab) constraints.push_back(constraint);
     }
-    if (!constraints.empty()) constrained_.requests = constrained_requests(plain_.requests, constraints);
+    asked = constrained_questions(asked, constraints);
     return {};
   }
 
   Status run_mode(ReplayMode mode, const std::vector<World>& list) {
-    for (Asked* asked : {&plain_, &constrained_}) asked->alone.clear();
+    for (auto& [questions, set] : sets_) set.alone.clear();
     for (const World& world : list) {
-      if (mode != ReplayMode::kDecoder && world.default_replay_only) continue;
-      // In mode full an answer may depend on the hit, by design.
-      if (mode == ReplayMode::kFull && (world.cached || world.prefixes || world.crowded)) continue;
+      if (!is_run(mode, world)) continue;
       if (options_.progress) options_.progress(done_++, total_, fmt::format("{} {}", world.axis, world.value));
       DI_CHECK_OK(run_world(mode, world));
     }
     return {};
   }
 
-  Status run_world(ReplayMode mode, const World& world) {
-    Asked& asked = world.constrained ? constrained_ : plain_;
-    DeterminismRow row{replay_mode_name(mode), world.axis, world.value};
-    DI_TRY(Host * host, hosts_.get({}));
+  // Why this model cannot be in this world; "" = it can.
+  Result<std::string> unfit(const World& world, const AskedAlone& set) {
+    DI_TRY(Host* const plain, hosts_.get({}));
     // Bytes are promised within a numerics class; the delayed device runs on the host's cores.
-    if (world.delayed && host->device().isa().starts_with("sm")) {
-      row.what = "the host's cores are another numerics class";
-      report_.rows.push_back(std::move(row));
-      return {};
+    if (world.delayed && plain->device().isa().starts_with("sm"))
+      return std::string("the host's cores are another numerics class");
+    DI_TRY(Host* const host, hosts_.get(world));
+    if (world.drafts > 0 && world.patterns.empty() && !host->model().drafter()) return std::string("the model has no drafter");
+    if (world.ranks > 1) {
+      DI_TRY(const LanguageModel* const model, ranked(world));
+      if (!model) return std::string("ranks are threads on a CPU, of a checkpoint");
     }
-    DI_TRY(host, hosts_.get(world));
-    if (world.drafts > 0 && world.patterns.empty() && !host->model().drafter()) {
-      row.what = "the model has no drafter";
-    } else if (asked.requests.empty()) {
-      row.what = "the model's vocabulary is smaller than its tokenizer's";
-    } else {
-      if (asked.alone.empty()) {
-        DI_TRY(asked.alone, answer(asked, World{"", "alone"}, mode));
+    if (!set.asked.requests.empty()) return std::string();
+    return std::string(world.questions == Questions::kConstrained ? "the model's vocabulary is smaller than its tokenizer's"
+                                                                  : "the context is too short");
+  }
+
+  Status run_world(ReplayMode mode, const World& world) {
+    AskedAlone& set = sets_[world.questions];
+    DeterminismRow row{replay_mode_name(mode), world.axis, world.value};
+    DI_TRY(row.what, unfit(world, set));
+    if (row.what.empty()) {
+      std::vector<SeenAnswer>& alone = set.alone[world.keep_tokens];
+      if (alone.empty()) {
+        DI_TRY(const Answered answered, answer({set, alone_with(world), mode}));
+        alone = answered.answers;
       }
-      DI_TRY(const std::vector<SeenAnswer> got, answer(asked, world, mode));
-      row.requests = static_cast<int32_t>(got.size());
-      for (size_t i = 0; i < got.size() && row.holds; ++i) {
-        const std::string what = difference(got[i], asked.alone[i]);
+      DI_TRY(const Answered got, answer({set, world, mode}));
+      row.what = got.missing;
+      row.requests = got.missing.empty() ? static_cast<int32_t>(got.answers.size()) : 0;
+      for (size_t i = 0; i < got.answers.size() && row.holds; ++i) {
+        const std::string what = difference(got.answers[i], alone[i % alone.size()]);
         if (what.empty()) continue;
-        row.holds = false;
-        row.what = fmt::format("prompt of {} tokens: {}", asked.requests[i].prompt.size(), what);
-        if (options_.bisect) DI_CHECK_OK(bisect(asked, world, mode, i, got[i], row));
+        row.holds = false, row.requests = static_cast<int32_t>(got.answers.size());
+        row.what = fmt::format("prompt of {} tokens: {}", set.asked.requests[i % alone.size()].prompt.size(), what);
+        if (options_.bisect) DI_CHECK_OK(bisect({set, world, mode}, i, got.answers[i], row));
       }
     }
     report_.rows.push_back(std::move(row));
@@ -189,15 +167,16 @@ class Verifier {
   }
 
   // Once more both ways, with every value of the request that differs; only the first row that does not hold is kept in the file.
-  Status bisect(const Asked& asked, const World& world, ReplayMode mode, size_t request, const SeenAnswer& got,
-                DeterminismRow& row) {
-    const World alone{"", "alone"};
+  Status bisect(const Setting& setting, size_t at, const SeenAnswer& got, DeterminismRow& row) {
+    if (setting.world.ranks > 1) return {};  // each rank has values of its own
+    const World alone = alone_with(setting.world);
+    const size_t request = at % setting.set.asked.requests.size();
     DI_TRY(Host* const first_host, hosts_.get(alone));
-    DI_TRY(Host* const host, hosts_.get(world));
+    DI_TRY(Host* const host, hosts_.get(setting.world));
     RowRecorder want(first_host->device()), have(host->device());
-    const Watch watch_alone{request, &want}, watch{request, &have};
-    DI_TRY([[maybe_unused]] const auto one, answer(asked, alone, mode, &watch_alone));
-    DI_TRY([[maybe_unused]] const auto two, answer(asked, world, mode, &watch));
+    const Watch watch_alone{request, &want}, watch{at, &have};
+    DI_TRY([[maybe_unused]] const auto one, answer({setting.set, alone, setting.mode}, &watch_alone));
+    DI_TRY([[maybe_unused]] const auto two, answer(setting, &watch));
     const ModelShape& shape = host->model().shape();
     const auto found = first_divergence(want, have, Position{shape.layers} * (shape.window - 1));
     Json first;
@@ -208,17 +187,18 @@ class Verifier {
       row.what += "; no value of the layers differs before it: look at the head, the draw and the loop";
     }
     if (options_.capture.empty() || std::exchange(captured_, true)) return {};
+    const Request& asked = setting.set.asked.requests[request];
     const Json capture = Json::object({{"capture", "determinism"},
                                        {"model", host->model().name()},
                                        {"fingerprint", host->model().fingerprint()},
                                        {"replay", row.replay},
                                        {"axis", row.axis},
                                        {"value", row.value},
-                                       {"prompt", ids_json(asked.requests[request].prompt)},
-                                       {"seed", *asked.requests[request].sampling.seed},
-                                       {"temperature", static_cast<double>(asked.requests[request].sampling.temperature)},
-                                       {"max_tokens", int64_t{asked.requests[request].max_tokens}},
-                                       {"alone", ids_json(asked.alone[request].tokens)},
+                                       {"prompt", ids_json(asked.prompt)},
+                                       {"seed", *asked.sampling.seed},
+                                       {"temperature", static_cast<double>(asked.sampling.temperature)},
+                                       {"max_tokens", int64_t{asked.max_tokens}},
+                                       {"alone", ids_json(setting.set.alone.at(setting.world.keep_tokens)[request].tokens)},
                                        {"answer", ids_json(got.tokens)},
                                        {"first", std::move(first)}});
     return write_file(options_.capture, capture.dump(1) + "\n");
@@ -230,46 +210,118 @@ class Verifier {
     return out;
   }
 
-  // What was answered alone teaches the drafter that knows the answers.
-  Result<std::vector<SeenAnswer>> answer(const Asked& asked, const World& world, ReplayMode mode, const Watch* watch = nullptr) {
+  // Null: this model has none.
+  Result<const LanguageModel*> ranked(const World& world) {
     DI_TRY(Host* const host, hosts_.get(world));
-    const auto& requests = asked.requests;
-    OracleDrafter oracle(world.patterns);
-    for (size_t i = 0; i < asked.alone.size(); ++i)
-      oracle.learn(*requests[i].sampling.seed, static_cast<int64_t>(requests[i].prompt.size()), asked.alone[i].tokens);
+    const auto* model = dynamic_cast<const V41Model*>(&host->model());
+    if (!model || !host->device().reads_host_memory()) return nullptr;
+    auto& ranked = ranked_[world.ranks];
+    if (!ranked) {
+      DI_TRY(ranked, RankedModel::create(*model, world.ranks));
+    }
+    return ranked.get();
+  }
+
+  EngineOptions engine_options(const Setting& setting, const LanguageModel& model) const {
     size_t longest = 0;
-    for (const Request& request : requests)
+    for (const Request& request : setting.set.asked.requests)
       longest = std::max(longest, request.prompt.size() + static_cast<size_t>(request.max_tokens));
-    EngineOptions options = determinism_engine(world, mode, context_, options_.host.keep_tokens, static_cast<int64_t>(longest),
-                                               host->model().layout().page_tokens);
-    options.speculation.mode = world.drafts > 0 ? SpeculationMode::kOn : SpeculationMode::kOff;
-    options.speculation.max_draft = world.drafts;
-    options.speculation.schedule = world.schedule;
-    if (!world.patterns.empty()) options.speculation.drafter = &oracle;
+    EngineOptions options = determinism_engine(setting.world, setting.mode, context_, options_.host.keep_tokens,
+                                               static_cast<int64_t>(longest), model.layout().page_tokens);
+    options.speculation.mode = setting.world.drafts > 0 ? SpeculationMode::kOn : SpeculationMode::kOff;
+    options.speculation.max_draft = setting.world.drafts;
+    options.speculation.schedule = setting.world.schedule;
+    return options;
+  }
+
+  // What was answered alone teaches the drafter that knows the answers.
+  Result<Answered> answer(const Setting& setting, const Watch* watch = nullptr) {
+    const World& world = setting.world;
+    DI_TRY(Host* const host, hosts_.get(world));
+    EngineOptions options = engine_options(setting, host->model());
+    OracleDrafter oracle(world.patterns);
+    if (!world.patterns.empty()) {
+      const auto& alone = setting.set.alone.at(world.keep_tokens);
+      for (size_t i = 0; i < alone.size(); ++i) {
+        const Request& request = setting.set.asked.requests[i];
+        oracle.learn(*request.sampling.seed, static_cast<int64_t>(request.prompt.size()), alone[i].tokens);
+      }
+      options.speculation.drafter = &oracle;
+    }
     const TracedModel traced(host->model(), [&](const TracedValue& value) {
       if (options_.hook) options_.hook(value);
       if (watch) watch->recorder->note(value);
     });
-    const bool traces = options_.hook || watch;
-    const LanguageModel& model = traces ? static_cast<const LanguageModel&>(traced) : host->model();
-    DI_TRY(const auto engine, Engine::create(host->device(), model, options));
-    if (world.prefixes) {
-      std::vector<Request> shorter = requests;
-      for (size_t i = 0; i < shorter.size(); ++i) {
-        shorter[i].prompt.resize(shorter[i].prompt.size() - shorter[i].prompt.size() * (i % 4) / 5);
-      }
-      DI_TRY([[maybe_unused]] const auto ignored, answer_all(*engine, shorter, {}));
+    const LanguageModel* model = options_.hook || watch ? static_cast<const LanguageModel*>(&traced) : &host->model();
+    if (world.ranks > 1) {
+      DI_TRY(model, ranked(world));
+    }
+    return world.store == StoreWay::kNone ? answer_cold(setting, host->device(), *model, options, watch)
+                                          : answer_stored(setting, host->device(), *model, options, watch);
+  }
+
+  Result<Answered> answer_cold(const Setting& setting, Device& device, const LanguageModel& model, const EngineOptions& options,
+                               const Watch* watch) {
+    const World& world = setting.world;
+    const Asked& asked = setting.set.asked;
+    DI_TRY(const auto engine, Engine::create(device, model, options));
+    if (world.prefixes || world.before) {
+      DI_TRY([[maybe_unused]] const auto ignored, answer_all(*engine, cut(asked.requests, asked.before), {}));
     }
     if (world.cached) {
-      DI_TRY([[maybe_unused]] const auto ignored, answer_all(*engine, requests, {}));
+      DI_TRY([[maybe_unused]] const auto ignored, answer_all(*engine, asked.requests, {}));
     }
-    return answer_all(*engine, requests, world, watch);
+    std::vector<Request> requests;
+    for (int32_t copy = 0; copy < world.copies; ++copy)
+      requests.insert(requests.end(), asked.requests.begin(), asked.requests.end());
+    Answered out;
+    DI_TRY(out.answers, answer_all(*engine, requests, world, watch));
+    if ((world.prefixes || world.cached || world.before) && engine->stats().prefix.hit_tokens == 0)
+      out.missing = "nothing was cached";
+    return out;
+  }
+
+  // Beginnings by one engine, the answers by another one that finds what the first has left on the disk.
+  Result<Answered> answer_stored(const Setting& setting, Device& device, const LanguageModel& model, EngineOptions options,
+                                 const Watch* watch) {
+    const Asked& asked = setting.set.asked;
+    options.store.date = &date_, options.store.fingerprint = "verify";
+    options.store.deadline.base_us = 60'000'000;  // a machine that is busy is not what is looked at
+    const auto live = [&](MortalDisk& disk, const std::string& folder) -> Result<std::unique_ptr<Engine>> {
+      options.store.disk = &disk, options.store.folder = folder;
+      return Engine::create(device, model, options);
+    };
+    const auto begin = [&](MortalDisk& disk, const std::string& folder) -> Result<std::unique_ptr<Engine>> {
+      DI_TRY(auto engine, live(disk, folder));
+      DI_TRY([[maybe_unused]] const auto ignored, answer_all(*engine, cut(asked.requests, asked.before), {}));
+      return engine;
+    };
+    int64_t writes = MortalDisk::kNever;
+    if (setting.world.store == StoreWay::kKilled) {
+      // It dies among the last writes of a whole life.
+      DI_TRY(const auto folder, PassingFolder::create());
+      MortalDisk disk;
+      DI_TRY(auto whole, begin(disk, folder->path()));
+      whole.reset();
+      writes = std::max<int64_t>(1, disk.num_writes() - 2);
+    }
+    DI_TRY(const auto folder, PassingFolder::create());
+    MortalDisk first_disk(writes), disk;
+    DI_TRY(auto first, begin(first_disk, folder->path()));
+    if (setting.world.store != StoreWay::kShared) first.reset();
+    DI_TRY(const auto engine, live(disk, folder->path()));
+    Answered out;
+    DI_TRY(out.answers, answer_all(*engine, asked.requests, setting.world, watch));
+    if (engine->stats().store.loaded_pages == 0) out.missing = "nothing was loaded";
+    return out;
   }
 
   const DeterminismOptions& options_;
   Hosts hosts_;
   int64_t context_ = 0;
-  Asked plain_, constrained_;
+  std::map<Questions, AskedAlone> sets_;
+  std::map<int32_t, std::unique_ptr<RankedModel>> ranked_;  // after the hosts whose weights they read
+  const DateClock date_;
   DeterminismReport report_;
   size_t done_ = 0, total_ = 0;
   bool captured_ = false;

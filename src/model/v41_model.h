@@ -48,6 +48,7 @@ class V41Model final : public LanguageModel {
   std::string fingerprint() const override { return fingerprint_; }
   const ModelShape& shape() const override { return options_.shape; }
   const KvLayout& layout() const override { return layout_; }
+  const V41Options& options() const { return options_; }
   // As bound to the checkpoint: host memory.
   const Weights& weights() const { return options_.weights; }
   // As the model's device reads them; the rows around an image stay on the host, where they are used.

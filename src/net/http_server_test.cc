@@ -325,7 +325,9 @@ TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreTurnedAway) {
   for (int i = 0; i < 3; ++i) clients.push_back(std::make_unique<RawClient>(server_->port()));
   ASSERT_TRUE(eventually([&] { return server_->stats().connections == 3; }));
   RawClient fourth(server_->port());
-  EXPECT_TRUE(fourth.receive().starts_with("HTTP/1.1 503"));
+  const std::string refused = fourth.receive();
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 503"));
+  EXPECT_NE(refused.find("\r\nretry-after: 1\r\n"), std::string::npos) << refused;
   clients.clear();
   ASSERT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
   EXPECT_TRUE(ask(post("/echo", "x", "connection: close\r\n")).starts_with("HTTP/1.1 200"));

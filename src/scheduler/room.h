@@ -4,7 +4,7 @@
 // speculation come here later.
 // Promise: pure functions of plain data; a plan changes when a token is computed, never what it is.
 // Threads: any.
-// Example: StepPlan plan; plan_step(running, {.step_tokens = 512, .replay = {.keep_tokens = 128}}, plan);
+// Example: StepPlan plan; PromptShares shares; plan_step(running, {.step_tokens = 512}, shares, plan);
 #pragma once
 
 #include "scheduler/scheduler.h"

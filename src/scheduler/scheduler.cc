@@ -9,6 +9,12 @@ int64_t num_pending(const RunningSequence& sequence) {
   return static_cast<int64_t>(sequence.tokens.size()) + (sequence.draw >= 0) - sequence.computed;
 }
 
+// Of a prompt, in one step.
+int64_t chunk_wanted(const RunningSequence& sequence) {
+  const int64_t pending = num_pending(sequence);
+  return sequence.cut > sequence.computed ? std::min(pending, sequence.cut - sequence.computed) : pending;
+}
+
 // The part of each image that lies in the rows just added.
 void add_image_rows(const RunningSequence& sequence, const SequenceRows& rows, int32_t hidden, StepPlan& plan) {
   for (const ImageSpan& image : sequence.images) {
@@ -47,26 +53,32 @@ void add_rows(const RunningSequence& sequence, int32_t count, int32_t drafts, co
 
 }  // namespace
 
-void plan_step(std::span<const RunningSequence> running, const StepBudget& budget, StepPlan& plan) {
+void plan_step(std::span<const RunningSequence> running, const StepBudget& budget, PromptShares& shares, StepPlan& plan) {
   plan.tokens.clear();
   plan.sequences.clear();
   plan.images.clear();
-  const int64_t decoding =
-      std::count_if(running.begin(), running.end(), [](const auto& sequence) { return num_pending(sequence) == 1; });
-  int64_t left = std::max<int64_t>(0, budget.step_tokens - decoding);
-  int64_t for_drafts = decoding < static_cast<int64_t>(running.size()) ? left / 2 : left;
+  shares.clear();
+  int64_t prompts = 0;
+  for (const RunningSequence& sequence : running) {
+    if (num_pending(sequence) <= 1) continue;
+    shares.add({.wanted = chunk_wanted(sequence), .priority = sequence.priority, .tenant = sequence.tenant});
+    ++prompts;
+  }
+  int64_t left = std::max<int64_t>(0, budget.step_tokens - (static_cast<int64_t>(running.size()) - prompts));
+  // Every prompt can have a row.
+  int64_t for_drafts = prompts > 0 ? std::clamp<int64_t>(left - prompts, 0, left / 2) : left;
   for (const RunningSequence& sequence : running) {
     if (num_pending(sequence) != 1) continue;
     const int64_t drafts = std::min<int64_t>(for_drafts, static_cast<int64_t>(sequence.drafts.size()));
     add_rows(sequence, 1, static_cast<int32_t>(drafts), budget, plan);
     for_drafts -= drafts, left -= drafts;
   }
+  shares.divide(left);
+  size_t prompt = 0;
   for (const RunningSequence& sequence : running) {
-    if (num_pending(sequence) <= 1 || left == 0) continue;
-    int64_t count = std::min(left, num_pending(sequence));
-    if (sequence.cut > sequence.computed) count = std::min(count, sequence.cut - sequence.computed);
-    add_rows(sequence, static_cast<int32_t>(count), 0, budget, plan);
-    left -= count;
+    if (num_pending(sequence) <= 1) continue;
+    const auto count = static_cast<int32_t>(shares.rows(prompt++));
+    if (count > 0) add_rows(sequence, count, 0, budget, plan);
   }
 }
 

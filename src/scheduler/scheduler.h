@@ -1,15 +1,15 @@
 // scheduler/scheduler.h - which rows run next: from the running sequences to a StepPlan.
 //
 // Decoding sequences come first with one row each, then their drafts, which get at most half of what is left while prompts
-// wait; the rest of the token budget goes to prompts, in order, cut into chunks anywhere. The order of work never changes a
-// row's inputs, so any budget gives the same bytes. Each draft has a row of its own and every row of a verification yields
-// logits: SequenceRows::num_logits - 1 drafts are verified.
+// wait; the rest of the token budget is shared among the prompts (scheduler/prompt_shares.h), cut into chunks anywhere. The
+// order of work never changes a row's inputs, so any budget gives the same bytes. Each draft has a row of its own and every row
+// of a verification yields logits: SequenceRows::num_logits - 1 drafts are verified.
 //
 // Replay (kv_cache.md section 4): in mode `decoder` rows of the prompt before s = max(0, N - R) stop after the candidate
 // layer, and the layers behind it see window keys from s on only, for the whole life of the sequence. N is the length of
 // the original prompt, so a resumed sequence repeats exactly what the uninterrupted one did.
-// Promise: pure; the vectors of `plan` are reused, so a warm step allocates nothing.
-// REQUIRES: budget.step_tokens >= running.size(), so that every decoding sequence moves in every step.
+// Promise: pure; the vectors of `plan` and `shares` are reused, so a warm step allocates nothing.
+// REQUIRES: budget.step_tokens >= running.size(), so that every decoding sequence moves in every step, and some prompt.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 
 #include "core/step_plan.h"
 #include "policy/replay.h"
+#include "scheduler/prompt_shares.h"
 
 namespace deepinfer {
 
@@ -33,6 +34,7 @@ struct RunningSequence {
   std::span<const ImageSpan> images;
   std::span<const TokenId> drafts = {};  // of a decoding sequence, to be verified behind its last token
   int32_t draw = -1;                     // result of the step in flight that gives one more token, -1 = none
+  int32_t priority = 0, tenant = 0;      // whose prompt comes first
 };
 
 struct StepBudget {
@@ -41,6 +43,7 @@ struct StepBudget {
   int32_t hidden = 0;  // width of image rows
 };
 
-void plan_step(std::span<const RunningSequence> running, const StepBudget& budget, StepPlan& plan);
+// `running` by admission; `shares` is memory for it, of no meaning between two calls.
+void plan_step(std::span<const RunningSequence> running, const StepBudget& budget, PromptShares& shares, StepPlan& plan);
 
 }  // namespace deepinfer

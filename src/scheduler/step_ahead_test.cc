@@ -32,8 +32,9 @@ TEST(StepAhead, ThePlanNamesTheDraw) {
   const RunningSequence running[] = {
       {.request = 1, .slot = 0, .tokens = tokens, .computed = 3, .original_prompt_tokens = 2, .draw = 4},
       {.request = 2, .slot = 1, .tokens = prompt, .computed = 2, .original_prompt_tokens = 5}};
+  PromptShares shares;
   StepPlan plan;
-  plan_step(running, {.step_tokens = 8}, plan);
+  plan_step(running, {.step_tokens = 8}, shares, plan);
   EXPECT_EQ(plan.tokens, (std::vector<TokenId>{token_of_draw(4), 3, 4, 5}));
   ASSERT_EQ(plan.sequences.size(), 2u);
   EXPECT_EQ(plan.sequences[0].begin, 3);
@@ -44,7 +45,7 @@ TEST(StepAhead, ThePlanNamesTheDraw) {
   const RunningSequence known[] = {{.request = 1, .slot = 0, .tokens = later, .computed = 3, .original_prompt_tokens = 2},
                                    running[1]};
   StepPlan same;
-  plan_step(known, {.step_tokens = 8}, same);
+  plan_step(known, {.step_tokens = 8}, shares, same);
   EXPECT_EQ(same.tokens, (std::vector<TokenId>{10, 3, 4, 5}));
   EXPECT_EQ(same.sequences[0].decoder_begin, plan.sequences[0].decoder_begin);
   EXPECT_EQ(same.sequences[0].count, plan.sequences[0].count);

@@ -9,7 +9,7 @@
 namespace deepinfer {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 // Tokens of a sequence that a log may claim: more would be memory for nothing.
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
@@ -29,7 +29,7 @@ Json budget_json(const StepBudget& budget) {
 
 Json running_json(const RunningSequence& s) {
   Json out = Json::object({{"at", row({static_cast<int64_t>(s.request), s.slot, s.computed, s.original_prompt_tokens,
-                                       s.write_floor, s.window_floor, s.cut})},
+                                       s.write_floor, s.window_floor, s.cut, s.priority, s.tenant})},
                            {"tokens", list_of(s.tokens.subspan(static_cast<size_t>(s.computed)))}});
   if (!s.drafts.empty()) out.set("drafts", list_of(s.drafts));
   if (s.draw >= 0) out.set("draw", int64_t{s.draw});
@@ -89,7 +89,7 @@ struct Recorded {
 
 // `room`: what the sequences of one line may still take, in tokens and image values.
 Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& out) {
-  DI_TRY(const auto at, integers(json.at("at"), "at", 7));
+  DI_TRY(const auto at, integers(json.at("at"), "at", 9));
   int64_t draw = -1;
   if (const Json& drawn = json.at("draw"); !drawn.is_null()) {
     DI_TRY(draw, drawn.to_int64("draw"));
@@ -121,7 +121,9 @@ Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& 
               .cut = at[6],
               .images = out.images,
               .drafts = out.drafts,
-              .draw = static_cast<int32_t>(draw)};
+              .draw = static_cast<int32_t>(draw),
+              .priority = static_cast<int32_t>(at[7]),
+              .tenant = static_cast<int32_t>(at[8])};
   return {};
 }
 
@@ -163,7 +165,8 @@ Status replay_step(std::string_view line) {
     running.push_back(recorded[i].view);
   }
   StepPlan plan;
-  plan_step(running, budget, plan);
+  PromptShares shares;
+  plan_step(running, budget, shares, plan);
   return compare(plan_json(plan), json.at("plan"));
 }
 

@@ -10,8 +10,8 @@
 namespace deepinfer {
 namespace {
 
-// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions (tests/engine_steps_test.cc made
-// them).
+// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions. To record them anew:
+// build/release/tests/test_engine_steps --gtest_also_run_disabled_tests --gtest_filter='*RecordTheSteps'.
 TEST(StepLog, ARecordedRunIsPlannedAgain) {
   std::ifstream file("tests/recorded/steps.jsonl");
   std::string line;
@@ -49,13 +49,16 @@ TEST(StepLog, AnyStepComesBack) {
                          .cut = *rc::gen::inRange<Position>(0, 80),
                          .images = images[i],
                          .drafts = drafts[i],
-                         .draw = drawn ? static_cast<int32_t>(i) : -1});
+                         .draw = drawn ? static_cast<int32_t>(i) : -1,
+                         .priority = *rc::gen::inRange(-2, 3),
+                         .tenant = *rc::gen::inRange(0, 3)});
     }
     const StepBudget budget{.step_tokens = *rc::gen::inRange(6, 100),
                             .replay = {.mode = ReplayMode::kDecoder, .keep_tokens = 16, .window = 16, .page_tokens = 16},
                             .hidden = 4};
+    PromptShares shares;
     StepPlan plan;
-    plan_step(running, budget, plan);
+    plan_step(running, budget, shares, plan);
     const Status same = replay_step(step_log_line(running, budget, plan));
     RC_ASSERT(same.ok());
     // Another plan is noticed.
@@ -69,8 +72,9 @@ TEST(StepLog, AnyStepComesBack) {
 TEST(StepLog, DamageIsAnError) {
   const std::vector<TokenId> tokens{1, 2, 3};
   const RunningSequence sequence{.tokens = tokens, .original_prompt_tokens = 3};
+  PromptShares shares;
   StepPlan plan;
-  plan_step({&sequence, 1}, {.step_tokens = 8}, plan);
+  plan_step({&sequence, 1}, {.step_tokens = 8}, shares, plan);
   const std::string line = step_log_line({&sequence, 1}, {.step_tokens = 8}, plan);
   EXPECT_TRUE(replay_step(line));
   for (size_t i = 0; i < line.size(); ++i) {
@@ -79,7 +83,7 @@ TEST(StepLog, DamageIsAnError) {
     bent[i] = '7';
     static_cast<void>(replay_step(bent));  // no crash; a digit of an unused field may change nothing
   }
-  EXPECT_EQ(replay_step("{\"step_log\": 2}").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(replay_step("{\"step_log\": 1}").error().code, ErrorCode::kUnsupported);
 }
 
 }  // namespace

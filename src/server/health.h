@@ -15,6 +15,8 @@ struct Readiness {
   std::string reason;             // for people
 };
 
+// Of an engine in this process.
+Readiness engine_readiness(const Engine& engine, int64_t stall_limit_us);
 // `host` may be null while the model loads.
 Readiness readiness_of(Host* host, bool draining, int64_t stall_limit_us);
 
