@@ -121,17 +121,31 @@ TEST(PrefixIndex, ShowsBothSidesOfADifference) {
   EXPECT_EQ(list(verdict.there), (std::vector<TokenId>{7, 8}));
 }
 
-// Of two beginnings the one that was used again stays, and of a chain the end goes before its beginning.
+// Under LRU both would be gone.
 TEST(PrefixIndex, WhatWasUsedAgainStaysLongerThanWhatCameLater) {
-  World world(8);
-  const std::vector<TokenId> used{1, 2, 3, 4, 5, 6, 7, 8};
+  World world(40);
+  const std::vector<TokenId> used{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9};
   ASSERT_TRUE(world.store(used));
   ASSERT_TRUE(world.store(used));
-  ASSERT_TRUE(world.store({20, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1}));
-  ASSERT_TRUE(world.store({30, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(world.matched(used), 2u);
-  EXPECT_EQ(world.matched({20, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1}), 2u);
+  const auto once = [](TokenId first) { return std::vector<TokenId>{first, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}; };
+  for (TokenId first = 100; first < 120; ++first) ASSERT_TRUE(world.store(once(first)));
+  EXPECT_EQ(world.matched(used), 2u) << "its end goes first, what the next turn changes";
+  EXPECT_EQ(world.matched(once(100)), 0u);
   EXPECT_EQ(world.found.verdict.reason, MissReason::kEvicted);
+  EXPECT_EQ(world.matched(once(119)), 3u);
+}
+
+TEST(PrefixIndex, AnUnsoundPageGoesWithAllThatContinuesIt) {
+  World world(8);
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}));
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 7, 7, 7, 7}));
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8, 7, 7, 7, 7}), 3u);
+  const int32_t second = world.found.pages[1];
+  world.index.forget(second);
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}), 1u);
+  EXPECT_EQ(world.pool.num_cached(), 1);
+  world.index.forget(second);
+  EXPECT_TRUE(world.pool.balanced());
 }
 
 // The reason is for the operator; what a tenant may see does not depend on others.

@@ -49,7 +49,9 @@ TEST(CacheTrace, TheDefaultIsBetweenLruAndTheOptimum) {
     const int64_t best = replay_best(trace, room);
     EXPECT_GE(ours, lru) << room;
     EXPECT_GE(best, ours) << room;
-    if (room == trace.distinct) EXPECT_EQ(lru, best);
+    if (room == trace.distinct) {
+      EXPECT_EQ(lru, best);
+    }
   }
   // Where it matters it is worth something.
   EXPECT_GT(replay_trace(trace, 120, EvictionPolicy::kUses), replay_trace(trace, 120, EvictionPolicy::kLru) * 11 / 10);
