@@ -48,10 +48,12 @@ struct BenchSettings {
            .help = "tokenizer.json(.zst) of bench tokenizer, recipe and grammar [the release's]",
            .value = "FILE"});
     visit({.name = "data", .target = &data, .help = "schemas with instances, of bench grammar", .value = "DIR"});
-    visit({.name = "trace",
-           .target = &trace,
-           .help = "recorded traffic, of bench router; of bench cache: prompts replayed against the prefix index, LRU and the optimum",
-           .value = "FILE"});
+    visit(
+        {.name = "trace",
+         .target = &trace,
+         .help =
+             "recorded traffic, of bench router; of bench cache: prompts replayed against the prefix index, LRU and the optimum",
+         .value = "FILE"});
     visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong"});
     visit({.name = "tokens", .target = &tokens, .help = "of each answer", .value = "N", .min = 2, .max = 1 << 20});
     visit({.name = "streams",
@@ -79,7 +81,8 @@ class BenchCommand final : public Command {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
-           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench cache --trace conversation_trace.jsonl.zst\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
+           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench cache --trace conversation_trace.jsonl.zst\n  "
+           "deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
            "deepinfer bench router --trace conversation_trace.jsonl.zst\n"
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }

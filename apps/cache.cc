@@ -37,7 +37,11 @@ struct CacheSettings {
            .target = &store.prefix,
            .help = "drop what begins with this text only, a prompt or its beginning as deepinfer render prints it",
            .value = "FILE"});
-    visit({.name = "model", .target = &store.model, .help = "whose tokenizer reads --prefix [the shipped model]", .value = "DIR", .letter = 'm'});
+    visit({.name = "model",
+           .target = &store.model,
+           .help = "whose tokenizer reads --prefix [the shipped model]",
+           .value = "DIR",
+           .letter = 'm'});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
   }
 };

@@ -135,7 +135,8 @@ Result<std::vector<TokenId>> prefix_named(const CacheStoreSettings& settings) {
   std::vector<TokenId> ids = tokenizer->encode(text);
   // What follows the text may join its last token.
   if (ids.size() > 1) ids.pop_back();
-  if (ids.empty()) return invalid_argument(fmt::format("--prefix {} is empty; cache drop without it drops everything", settings.prefix));
+  if (ids.empty())
+    return invalid_argument(fmt::format("--prefix {} is empty; cache drop without it drops everything", settings.prefix));
   return ids;
 }
 

@@ -3,8 +3,8 @@
 // Made when a request starts, told with its final event, shown by `cache why` and on request in the usage. A prompt is served
 // up to a page border; behind it either nothing is cached, or something else is: then the verdict names the first token that
 // differs, with a few ids on both sides, so that a person sees which header, tool or message moved.
-// Promise: plain data; what is long is shared, and there only where something changed. The ids of `there` are of the request's own tenant.
-// Threads: plain data.
+// Promise: plain data; what is long is shared, and there only where something changed. The ids of `there` are of the request's
+// own tenant. Threads: plain data.
 #pragma once
 
 #include <algorithm>

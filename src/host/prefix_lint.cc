@@ -16,7 +16,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 // Of a date, a time, a number, an id.
-bool in_value(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == ':' || c == '.' || c == '/' || c == '_' || c == '+'; }
+bool in_value(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == ':' || c == '.' || c == '/' || c == '_' || c == '+';
+}
 
 // What of `text` holds the place `at`, as long as it is made of such characters.
 std::string_view around(std::string_view text, size_t at, bool (*belongs)(char)) {
@@ -67,8 +69,9 @@ std::optional<PrefixHint> volatile_value(std::string_view here, std::string_view
   const std::string_view mine = around(here, at, in_value), other = around(there, at, in_value);
   const std::string_view kind = kind_of_value(mine);
   if (kind.empty() || kind != kind_of_value(other)) return std::nullopt;
-  return PrefixHint{"volatile value", fmt::format("{} changes here ({} was {}): put it behind what stays the same, or leave it out",
-                                                  kind, mine.substr(0, 40), other.substr(0, 40))};
+  return PrefixHint{"volatile value",
+                    fmt::format("{} changes here ({} was {}): put it behind what stays the same, or leave it out", kind,
+                                mine.substr(0, 40), other.substr(0, 40))};
 }
 
 bool same_without_spaces(std::string_view a, std::string_view b) {

@@ -1,9 +1,9 @@
 // host/prefix_lint.h - what usually breaks a prefix, seen where two prompts part.
 //
-// A cached prefix is worth nothing behind the first difference, and most first differences are of a few kinds that their sender can
-// remove: a date, a time, a counter or an id near the beginning; tools or other lines in another order; JSON written with other
-// spaces or with its keys in another order. This names the kind and says what to do.
-// Promise: a guess from text alone; nothing is named when none of these fits. Threads: pure.
+// A cached prefix is worth nothing behind the first difference, and most first differences are of a few kinds that their sender
+// can remove: a date, a time, a counter or an id near the beginning; tools or other lines in another order; JSON written with
+// other spaces or with its keys in another order. This names the kind and says what to do. Promise: a guess from text alone;
+// nothing is named when none of these fits. Threads: pure.
 //
 //   lint_prefix("Today is ", "2026-11-30. You are", "2026-11-29. You are")->name   // "volatile value"
 #pragma once

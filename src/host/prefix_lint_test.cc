@@ -24,14 +24,17 @@ TEST(PrefixLint, NamesValuesThatChangeByThemselves) {
 }
 
 TEST(PrefixLint, NamesAnotherOrder) {
-  const std::string a = R"({"name": "look", "description": "", "parameters": {}})", b = R"({"name": "find", "description": "x", "parameters": {}})";
-  EXPECT_EQ(hint("### Tools\n\n{\"name\": \"", (a + "\n" + b + "\nUse them").substr(10), (b + "\n" + a + "\nUse them").substr(10)),
-            "order of tools");
+  const std::string a = R"({"name": "look", "description": "", "parameters": {}})",
+                    b = R"({"name": "find", "description": "x", "parameters": {}})";
+  EXPECT_EQ(
+      hint("### Tools\n\n{\"name\": \"", (a + "\n" + b + "\nUse them").substr(10), (b + "\n" + a + "\nUse them").substr(10)),
+      "order of tools");
   EXPECT_EQ(hint("Facts:\n", "the sky is blue\nthe sea is deep\n", "the sea is deep\nthe sky is blue\n"), "order of lines");
 }
 
 TEST(PrefixLint, NamesJsonThatIsWrittenInAnotherWay) {
-  EXPECT_EQ(hint("data: {\"a\":", " 1, \"b\": [1, 2], \"name\": \"river\"}", "1,\"b\":[1,2],\"name\":\"river\"}"), "spaces in JSON");
+  EXPECT_EQ(hint("data: {\"a\":", " 1, \"b\": [1, 2], \"name\": \"river\"}", "1,\"b\":[1,2],\"name\":\"river\"}"),
+            "spaces in JSON");
   EXPECT_EQ(hint("data: {\"", "city\": \"Rome\", \"days\": 3} go", "days\": 3, \"city\": \"Rome\"} go"), "order of keys");
 }
 

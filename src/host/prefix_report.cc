@@ -4,8 +4,7 @@
 
 namespace deepinfer {
 
-Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer& tokenizer,
-                   const PromptMap& map) {
+Json prefix_report(const PrefixVerdict& verdict, int64_t prompt_tokens, const Tokenizer& tokenizer, const PromptMap& map) {
   Json out = Json::object({{"prompt_tokens", prompt_tokens},
                            {"cached_tokens", verdict.cached_tokens},
                            {"loaded_tokens", verdict.loaded_tokens},

@@ -2,8 +2,8 @@
 //
 // Published pages form trees: a page's parent is the page before it. A page is published once, when its last token has been
 // computed, and never changes afterwards; it stays until the pool needs its room, the stalest end of a chain
-// first (policy/eviction.h). Lookup is by key, then by comparing token ids, so a collision is a miss. A page that a running sequence is about
-// to publish can be announced: requests with the same prefix wait for it instead of computing it again.
+// first (policy/eviction.h). Lookup is by key, then by comparing token ids, so a collision is a miss. A page that a running
+// sequence is about to publish can be announced: requests with the same prefix wait for it instead of computing it again.
 // Promise: publish() and match() allocate nothing once warm, apart from growing tables and the sides of a difference.
 // Threads: one thread.
 //

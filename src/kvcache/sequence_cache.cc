@@ -146,7 +146,8 @@ void SequenceCache::publish(CachedSequence& sequence, std::span<const TokenId> t
   while (sequence.published < complete) {
     const size_t i = sequence.published;
     const auto pages = sequence.lease.pages();
-    const int32_t used = index_->publish(sequence.root, sequence.keys, i, tokens, i == 0 ? -1 : pages[i - 1], pages[i], sequence.prompt);
+    const int32_t used =
+        index_->publish(sequence.root, sequence.keys, i, tokens, i == 0 ? -1 : pages[i - 1], pages[i], sequence.prompt);
     if (used < 0) {
       sequence.publishes = false;
       return;

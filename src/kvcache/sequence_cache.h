@@ -163,11 +163,11 @@ class SequenceCache {
   std::unique_ptr<SnapshotShelf> shelf_;
   std::unique_ptr<PrefixIndex> index_;
   std::unique_ptr<StoreTier> tier_;  // null: none
-  // Pages that were loaded are published before their upload has been waited for: the device works in order, so whoever reads them comes
-  // behind it. These are the ones of which it is not known yet that it went well.
+  // Pages that were loaded are published before their upload has been waited for: the device works in order, so whoever reads
+  // them comes behind it. These are the ones of which it is not known yet that it went well.
   std::vector<int32_t> unproven_;
   Ticket unproven_ticket_ = 0;
-  std::vector<uint32_t> staged_;     // by page: tier_->losses() + 1 when it was last stored; 0: not
+  std::vector<uint32_t> staged_;  // by page: tier_->losses() + 1 when it was last stored; 0: not
   PrefixMatch found_;
   PrefixStats stats_;
 };

@@ -141,7 +141,8 @@ void SequenceCache::ask_store_why(const SequenceContent& content, CachedSequence
     reason = MissReason::kOtherModel;
 }
 
-// Pages that went from the store while they stayed here, as after `cache drop`, are stored again when they are used.
+// Pages that went from the store while they stayed here, as after `cache drop`, are stored again when they are used, with their
+// snapshots.
 void SequenceCache::stage_lost(const CachedSequence& sequence) {
   const uint32_t now = tier_->losses() + 1;
   const auto pages = sequence.lease.pages().first(sequence.published);
@@ -150,7 +151,9 @@ void SequenceCache::stage_lost(const CachedSequence& sequence) {
   const size_t there = tier_->match(std::span(sequence.keys).first(pages.size()));
   for (size_t i = 0; i < pages.size(); ++i) {
     if (i < there) staged_[static_cast<size_t>(pages[i])] = now;
-    if (is_old(pages[i])) stage_page(sequence, i);
+    if (!is_old(pages[i])) continue;
+    stage_page(sequence, i);
+    stage_snapshot(sequence, static_cast<Position>(i + 1) * page_tokens_);
   }
 }
 

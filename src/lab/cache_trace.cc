@@ -31,7 +31,8 @@ Result<CacheTrace> read_cache_trace(const std::string& path) {
     at = end + 1, ++line_number;
     if (line.empty()) continue;
     const auto refuse = [&](std::string_view why) {
-      return invalid_argument(fmt::format("{} line {}: {}; a trace has one JSON object a line with hash_ids", path, line_number, why));
+      return invalid_argument(
+          fmt::format("{} line {}: {}; a trace has one JSON object a line with hash_ids", path, line_number, why));
     };
     const auto request = Json::parse(line);
     if (!request) return refuse(request.error().message);

@@ -1,10 +1,9 @@
 // policy/eviction.h - which cached page makes room: the one that has been idle longest for what it was worth.
 //
-// A page that was used again will more likely be used once more, and so will the page that a conversation which goes on has just added:
-// it inherits the turns before it. So pages have ranks, and a page of rank r counts as stale as one of rank 1 that has been idle for
-// a part of its time. Idle time is counted in pages that came since, so it needs no clock and is the same in a simulation.
-// Measured beside LRU, the optimum and what a learned model gives: docs/deep-dives/eviction.md.
-// Threads: pure.
+// A page that was used again will more likely be used once more, and so will the page that a conversation which goes on has just
+// added: it inherits the turns before it. So pages have ranks, and a page of rank r counts as stale as one of rank 1 that has
+// been idle for a part of its time. Idle time is counted in pages that came since, so it needs no clock and is the same in a
+// simulation. Measured beside LRU, the optimum and what a learned model gives: docs/deep-dives/eviction.md. Threads: pure.
 //
 //   page_rank({.uses = 2})                              // 3
 //   staleness(EvictionPolicy::kUses, 3, 1'000)          // 250

@@ -20,9 +20,7 @@ bool parse_hex(std::string_view text, size_t digits, uint64_t& out) {
   return lower && std::from_chars(text.data(), text.data() + text.size(), out, 16).ec == std::errc();
 }
 
-bool is_expired(const StoreFile& file, int64_t now_s) {
-  return file.expires_s != 0 && file.expires_s <= now_s;
-}
+bool is_expired(const StoreFile& file, int64_t now_s) { return file.expires_s != 0 && file.expires_s <= now_s; }
 
 }  // namespace
 

@@ -57,8 +57,8 @@ struct RecordView {
   std::span<const TokenId> tokens;
   std::span<const uint8_t> payload;
   bool starts = false;  // the first page of its prompts
-  // The whole record as it lies in a file, in memory of whole blocks, with `payload` in its place: so that it is written from where it
-  // was made, and read to where it is used, without a copy. Empty: it is copied.
+  // The whole record as it lies in a file, in memory of whole blocks, with `payload` in its place: so that it is written from
+  // where it was made, and read to where it is used, without a copy. Empty: it is copied.
   std::span<uint8_t> image;
 };
 

@@ -85,8 +85,8 @@ class SegmentStore {
   uint32_t losses() const { return losses_.load(std::memory_order_relaxed); }
   // Copies the payload of the record that is `wanted` in all but its payload. REQUIRES: payload has the stored length.
   StoreRead read(const RecordView& wanted, std::span<uint8_t> payload);
-  // The same without a copy: each record comes whole into its image, which holds `payload` in its place. Records that lie behind each
-  // other, in a file and in memory, come in one read.
+  // The same without a copy: each record comes whole into its image, which holds `payload` in its place. Records that lie behind
+  // each other, in a file and in memory, come in one read.
   void read(std::span<const RecordView> wanted, std::span<StoreRead> out);
 
   // Looks at the folder again: what others wrote, what expired, what is gone.
@@ -168,7 +168,7 @@ class SegmentStore {
   std::unique_ptr<DiskLock> writer_lock_;
   uint64_t writer_ = 0, next_sequence_ = 1;
   int64_t write_again_us_ = 0;
-  std::unordered_set<std::string> rejected_;  // paths of segments that are not for us
+  std::unordered_set<std::string> rejected_;         // paths of segments that are not for us
   std::unordered_map<std::string, int64_t> others_;  // when segments of other fingerprints expire, by path; 0: never
   int64_t look_again_us_ = 0;                        // at them
   int32_t others_read_ = 0;

@@ -1,5 +1,5 @@
-// Segments of other models, programs and layouts below the same root: they expire by age like our own, and a prompt that misses here
-// because it was stored there is told so.
+// Segments of other models, programs and layouts below the same root: they expire by age like our own, and a prompt that misses
+// here because it was stored there is told so.
 #include <iterator>
 #include <utility>
 

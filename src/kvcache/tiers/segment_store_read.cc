@@ -44,7 +44,8 @@ void SegmentStore::read(std::span<const RecordView> wanted, std::span<StoreRead>
            before.data() + before.size() == wanted[i].image.data();
   };
   for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
-    for (end = begin + 1; out[begin] == StoreRead::kHit && end < wanted.size() && out[end] == StoreRead::kHit && follows(end);) ++end;
+    for (end = begin + 1; out[begin] == StoreRead::kHit && end < wanted.size() && out[end] == StoreRead::kHit && follows(end);)
+      ++end;
     if (out[begin] != StoreRead::kHit) continue;
     read_run(wanted.subspan(begin, end - begin), std::span(places).subspan(begin, end - begin), out.subspan(begin, end - begin));
   }

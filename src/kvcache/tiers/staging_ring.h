@@ -34,8 +34,8 @@ class StagingRing {
     std::span<TokenId> tokens;
     std::span<uint8_t> payload;
     std::span<uint8_t> image;  // both lie in it (RecordView)
-    Ticket ticket = 0;  // of the copy into `payload`
-    bool good = true;   // the copy came through
+    Ticket ticket = 0;         // of the copy into `payload`
+    bool good = true;          // the copy came through
   };
 
   StagingRing(size_t slots, size_t page_tokens, size_t payload_bytes)

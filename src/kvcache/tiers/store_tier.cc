@@ -123,7 +123,8 @@ void StoreTier::write(StagingRing& ring, RecordKind kind) {
   size_t count = 0, used = 0;
   for (; used < most && ring.at(used).retention == retention; ++used) {
     const StagingRing::Slot& slot = ring.at(used);
-    if (slot.good) records[count++] = {kind, exact_, slot.key, slot.parent, slot.tenant, slot.tokens, slot.payload, slot.starts, slot.image};
+    if (slot.good)
+      records[count++] = {kind, exact_, slot.key, slot.parent, slot.tenant, slot.tokens, slot.payload, slot.starts, slot.image};
   }
   if (!store_->put(retention, std::span(records).first(count))) lost_.fetch_add(static_cast<int64_t>(count));
   ring.release(used);
@@ -209,8 +210,15 @@ RecordView StoreTier::wanted(StoreLoad& load, size_t item) const {
   }
   const auto tokens = std::span(load.tokens).subspan(item * page_tokens_, page_tokens_);
   const auto image = load.records->bytes().subspan(item * load.record_bytes, load.record_bytes);
-  return {RecordKind::kPage, exact_, load.keys[item + 1], load.keys[item], load.tenant, tokens,
-          image.subspan(load.payload_at, page_bytes_), load.first + item == 0, image};
+  return {RecordKind::kPage,
+          exact_,
+          load.keys[item + 1],
+          load.keys[item],
+          load.tenant,
+          tokens,
+          image.subspan(load.payload_at, page_bytes_),
+          load.first + item == 0,
+          image};
 }
 
 // Pages behind one that is missing are of no use.
@@ -249,7 +257,7 @@ void StoreTier::note(StoreLoad& load, size_t item, StoreRead got) {
     while (item < cut && !load.cut.compare_exchange_weak(cut, item)) {
     }
   }
-  const auto state = there                        ? StoreLoad::Item::kThere
+  const auto state = there                      ? StoreLoad::Item::kThere
                      : got == StoreRead::kFault ? StoreLoad::Item::kFault
                                                 : StoreLoad::Item::kMissing;
   load.states[item].store(state, std::memory_order_release);

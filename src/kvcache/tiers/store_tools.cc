@@ -46,7 +46,8 @@ SurveyedSegment survey_segment(StoreDisk& disk, const std::string& folder, const
   const auto open = [&]() -> Status {
     DI_TRY(const auto file, disk.open(folder + "/" + entry.path, false));
     DI_TRY(out.header, load_header(*file));
-    if (!is_named(out.header, name)) return corrupt(fmt::format("{} is misnamed: its header is that of another file", entry.path));
+    if (!is_named(out.header, name))
+      return corrupt(fmt::format("{} is misnamed: its header is that of another file", entry.path));
     DI_TRY(const SegmentContent content, load_segment(*file, out.header.identity, kStoreBlock));
     survey_records(*file, content, read_all, out);
     return {};
@@ -130,7 +131,8 @@ class Dropper {
     if (segment.error.empty()) {
       DI_TRY(content, load_segment(*file, segment.header.identity, kStoreBlock));
     }
-    const auto selected = std::count_if(content.entries.begin(), content.entries.end(), [&](const auto& entry) { return goes(entry); });
+    const auto selected =
+        std::count_if(content.entries.begin(), content.entries.end(), [&](const auto& entry) { return goes(entry); });
     if (selected == 0 && (selection_.tenant || !selection_.prefix.empty())) return {};
     std::unique_ptr<DiskLock> lock;
     if (!segment.sealed) {
