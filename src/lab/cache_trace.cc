@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "host/compressed_file.h"
 #include "kvcache/prefix_index.h"
+#include "sim/trace.h"
 
 namespace deepinfer {
 namespace {
@@ -22,28 +22,13 @@ constexpr std::array<int32_t, 6> kShares = {1, 5, 10, 25, 50, 100};
 
 Result<CacheTrace> read_cache_trace(const std::string& path) {
   DI_TRY(const std::string text, read_maybe_compressed(path));
+  DI_TRY(const std::vector<TraceRequest> requests, parse_trace(text, path));
   CacheTrace trace;
-  std::unordered_map<int64_t, int32_t> numbers;
-  size_t line_number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    at = end + 1, ++line_number;
-    if (line.empty()) continue;
-    const auto refuse = [&](std::string_view why) {
-      return invalid_argument(
-          fmt::format("{} line {}: {}; a trace has one JSON object a line with hash_ids", path, line_number, why));
-    };
-    const auto request = Json::parse(line);
-    if (!request) return refuse(request.error().message);
-    const Json& ids = request->at("hash_ids");
-    if (!ids.is_array()) return refuse("no array hash_ids");
+  std::unordered_map<uint32_t, int32_t> numbers;
+  for (const TraceRequest& request : requests) {
     auto& prompt = trace.prompts.emplace_back();
-    for (const Json& id : ids.items()) {
-      const auto number = id.to_int64("hash_ids");
-      if (!number) return refuse(number.error().message);
-      prompt.push_back(numbers.try_emplace(*number, static_cast<int32_t>(numbers.size())).first->second);
-    }
+    for (const uint32_t block : request.blocks)
+      prompt.push_back(numbers.try_emplace(block, static_cast<int32_t>(numbers.size())).first->second);
     trace.blocks += static_cast<int64_t>(prompt.size());
   }
   trace.distinct = static_cast<int32_t>(numbers.size());
