@@ -1,9 +1,8 @@
 // lab/cache_trace.h - a recorded stream of prompts against the prefix index, in virtual time: what share of it is found.
 //
 // The index, the pool and the policy are the engine's own (kvcache/prefix_index.h, policy/eviction.h); only tokens and pages are
-// empty. Beside them the same with LRU, and the optimum of who knows the future (Belady). The trace is JSON Lines, plain or .zst,
-// as Mooncake publishes them: `hash_ids`, one id a block of the prompt; an equal id means an equal block and an equal beginning
-// up to it. Rows, with P in 1, 5, 10, 25, 50, 100 percent of the distinct blocks:
+// empty. Beside them the same with LRU, and the optimum of who knows the future (Belady). The trace has the form of sim/trace.h,
+// plain or .zst. Rows, with P in 1, 5, 10, 25, 50, 100 percent of the distinct blocks:
 //   cache/trace/P/lru|default|best   % of all blocks that were found; of `default` the limit is `best`, the baseline LRU
 // Threads: one.
 #pragma once
