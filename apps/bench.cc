@@ -20,6 +20,7 @@
 #include "lab/bench_serve.h"
 #include "lab/bench_speculation.h"
 #include "lab/bench_tokenizer.h"
+#include "lab/cache_trace.h"
 
 namespace deepinfer {
 namespace {
@@ -50,7 +51,12 @@ struct BenchSettings {
            .help = "tokenizer.json(.zst) of bench tokenizer, recipe and grammar [the release's]",
            .value = "FILE"});
     visit({.name = "data", .target = &data, .help = "schemas with instances, of bench grammar", .value = "DIR"});
-    visit({.name = "trace", .target = &trace, .help = "recorded traffic, of bench router", .value = "FILE"});
+    visit(
+        {.name = "trace",
+         .target = &trace,
+         .help =
+             "recorded traffic, of bench router; of bench cache: prompts replayed against the prefix index, LRU and the optimum",
+         .value = "FILE"});
     visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong"});
     visit({.name = "tokens", .target = &tokens, .help = "of each answer", .value = "N", .min = 2, .max = 1 << 20});
     visit({.name = "streams",
@@ -91,7 +97,8 @@ class BenchCommand final : public Command {
     return "  deepinfer bench tokenizer\n  deepinfer bench recipe\n  deepinfer bench decode --json\n  deepinfer bench decode "
            "--schema\n  deepinfer bench decode --spec-sweep --json\n  deepinfer bench prefill "
            "--threads 1\n"
-           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
+           "  deepinfer bench cache --store /mnt/ssd --json\n  deepinfer bench cache --trace conversation_trace.jsonl.zst\n  "
+           "deepinfer bench engine --json\n  deepinfer bench serve --json\n  "
            "deepinfer bench router --trace conversation_trace.jsonl.zst\n"
            "  deepinfer bench decode -m \"random:v41?layers=2&experts=12&hidden=512\"";
   }
@@ -116,6 +123,8 @@ class BenchCommand final : public Command {
       BenchServeOptions options{.program = join_path(executable_directory(), "deepinfer")};
       if (settings_.streams > 0) options.streams = settings_.streams;
       DI_CHECK_OK(bench_serve(options, report));
+    } else if (kind == "cache" && !settings_.trace.empty()) {
+      DI_CHECK_OK(bench_cache_trace(settings_.trace, report));
     } else if (kind == "cache") {
       HostSettings quiet = settings_.host;
       quiet.store = "off";

@@ -33,6 +33,15 @@ struct CacheSettings {
            .target = &store.retention,
            .help = "drop this class only: session, agent, chat or pinned",
            .value = "CLASS"});
+    visit({.name = "prefix",
+           .target = &store.prefix,
+           .help = "drop what begins with this text only, a prompt or its beginning as deepinfer render prints it",
+           .value = "FILE"});
+    visit({.name = "model",
+           .target = &store.model,
+           .help = "whose tokenizer reads --prefix [the shipped model]",
+           .value = "DIR",
+           .letter = 'm'});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
   }
 };
@@ -49,10 +58,12 @@ std::string in_words(const Json& why) {
   std::string reason = text("reason");
   const bool changed = why.find("first_different") != nullptr;
   if (changed) reason += fmt::format(": token {} is the first that differs", number("first_different"));
+  if (why.find("message")) reason += fmt::format(", in messages[{}]", number("message"));
   out += line("why", reason);
   for (const char* side : {"before", "here", "there"}) {
     if (why.find(side)) out += line(side, why.at(side).dump());
   }
+  if (why.find("hint")) out += line("hint", fmt::format("{}: {}", text("hint"), text("advice")));
   return out;
 }
 
@@ -62,7 +73,7 @@ class CacheCommand final : public Command {
   std::string summary() const override { return "look into the KV store; why a prompt was not served from it"; }
   std::string examples() const override {
     return "  deepinfer cache ls\n  deepinfer cache stat --json\n  deepinfer cache verify --store DIR\n"
-           "  deepinfer cache drop --tenant alice --keys keys.txt\n"
+           "  deepinfer cache drop --tenant alice --keys keys.txt\n  deepinfer cache drop --prefix prompt.txt\n"
            "  deepinfer cache why req-5f0c6a1e-12\n  deepinfer cache why req-5f0c6a1e-12 --url http://127.0.0.1:8080 --json";
   }
   std::vector<Field> fields() override { return fields_of(settings_); }

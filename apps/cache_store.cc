@@ -14,7 +14,9 @@
 #include "apps/command.h"
 #include "apps/environment.h"
 #include "apps/terminal.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "host/host.h"
 #include "kvcache/tiers/store_tools.h"
 #include "server/keys.h"
 
@@ -127,6 +129,17 @@ Result<std::vector<uint64_t>> tenants_named(const CacheStoreSettings& settings) 
   return tags;
 }
 
+Result<std::vector<TokenId>> prefix_named(const CacheStoreSettings& settings) {
+  DI_TRY(const std::string text, read_file(settings.prefix));
+  DI_TRY(const auto tokenizer, open_tokenizer(settings.model));
+  std::vector<TokenId> ids = tokenizer->encode(text);
+  // What follows the text may join its last token.
+  if (ids.size() > 1) ids.pop_back();
+  if (ids.empty())
+    return invalid_argument(fmt::format("--prefix {} is empty; cache drop without it drops everything", settings.prefix));
+  return ids;
+}
+
 Result<int> drop(StoreDisk& disk, const CacheStoreSettings& settings) {
   StoreSelection selection;
   std::vector<std::optional<uint64_t>> tenants = {std::nullopt};
@@ -141,6 +154,9 @@ Result<int> drop(StoreDisk& disk, const CacheStoreSettings& settings) {
     }
     if (!selection.retention)
       return invalid_argument(fmt::format("--class {}: known are session, agent, chat, pinned", settings.retention));
+  }
+  if (!settings.prefix.empty()) {
+    DI_TRY(selection.prefix, prefix_named(settings));
   }
   uint64_t seed = 0;
   if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed");
@@ -168,6 +184,7 @@ Result<int> look_into_store(const std::string& what, const CacheStoreSettings& w
   if (settings.folder.empty())
     return invalid_argument("there is no home to look for a KV store in: name its folder with --store DIR");
   if (what != "drop" && !settings.tenant.empty()) return invalid_argument("--tenant belongs to cache drop");
+  if (what != "drop" && !settings.prefix.empty()) return invalid_argument("--prefix belongs to cache drop");
   PosixDisk disk;
   if (what == "drop") return drop(disk, settings);
   DI_TRY(const StoreSurvey survey, survey_store(disk, settings.folder, what == "verify"));

@@ -12,6 +12,7 @@ namespace deepinfer {
 struct CacheStoreSettings {
   std::string folder;  // "" = the standard one
   std::string tenant, retention, keys;
+  std::string prefix, model;  // a file with the beginning of a prompt, and whose tokenizer reads it
   bool json = false;
 };
 

@@ -2,91 +2,14 @@
 // replay mode and from every state of the disk; nobody waits for a disk that does not answer (oracle_rules.md R2, R8, R9).
 #include <gtest/gtest.h>
 
-#include <condition_variable>
+#include <chrono>
 #include <mutex>
 #include <thread>
 
-#include "kvcache/tiers/memory_disk_fixture.h"
-#include "tests/engine_harness.h"
-#include "tests/shipped_model.h"
+#include "tests/store_lives.h"
 
 namespace deepinfer {
 namespace {
-
-const V41Options& shipped() {
-  static const V41Options options = shipped_options();
-  return options;
-}
-
-struct Served {
-  Answer answer;
-  Usage usage;
-  PrefixVerdict verdict;
-};
-
-// One life of an engine; what it stored is on the disk when it ends.
-class Life {
- public:
-  Life(const char* device, const EngineOptions& options)
-      : device_(device_named(device, 1)),
-        model_(value(V41Model::create(*device_, shipped()))),
-        engine_(value(Engine::create(*device_, *model_, options))) {}
-
-  Served ask(const Request& request) {
-    Served out;
-    const EventHandler record = seen_.handler();
-    const RequestId id = submit_patiently(*engine_, request, [&](const Event& event) {
-      if (event.finish != FinishReason::kNone)
-        out.usage = event.usage, out.verdict = event.report->prefix.value_or(PrefixVerdict());
-      record(event);
-    });
-    run_until_idle(*engine_);
-    expect_all_free(*engine_);
-    out.answer = seen_[id];
-    return out;
-  }
-  Engine& engine() { return *engine_; }
-  Recorder& seen() { return seen_; }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<V41Model> model_;
-  std::unique_ptr<Engine> engine_;
-  Recorder seen_;
-};
-
-const DateClock kDate;
-
-EngineOptions with_store(StoreDisk& disk, ReplayMode mode = ReplayMode::kDecoder) {
-  // Sizes of their own, also under the hostile preset: what is tested needs its snapshots.
-  EngineOptions options{.context = 1024, .pages = 64, .replay = mode, .snapshot_bytes = 64 << 20};
-  options.store.disk = &disk;
-  options.store.date = &kDate;
-  options.store.folder = "/store";
-  options.store.fingerprint = "test";
-  options.store.deadline.base_us = 60'000'000;  // a machine of tests may be busy
-  return options;
-}
-
-EngineOptions cold(ReplayMode mode) { return {.context = 1024, .pages = 64, .replay = mode, .prefix_cache = false}; }
-
-Request request_of(std::vector<TokenId> prompt, int32_t max_tokens, uint64_t seed = 1) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.stop_ids = {1};
-  request.sampling.seed = seed;
-  request.sampling.num_logprobs = 2;
-  return request;
-}
-
-std::vector<TokenId> random_tokens(std::mt19937& random, int32_t count) {
-  std::vector<TokenId> tokens;
-  for (int32_t i = 0; i < count; ++i) tokens.push_back(3 + static_cast<TokenId>(random() % (kTextTokens - 3)));
-  return tokens;
-}
-
-void append(std::vector<TokenId>& to, const std::vector<TokenId>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 TEST(StoreUnderEngine, EachTurnInAnotherLifeGivesTheBytesOfAColdEngine) {
   for (const char* device : {"cpu", "delayed"}) {
@@ -163,12 +86,6 @@ TEST(StoreUnderEngine, DamageIsAMiss) {
   }
 }
 
-MemoryDisk::Fault refusing(std::string_view operation) {
-  return [operation](std::string_view what, const std::string&) {
-    return what == operation ? Status(io_error("refused")) : Status();
-  };
-}
-
 TEST(StoreUnderEngine, ADiskThatRefusesCostsHitsOnly) {
   std::mt19937 random(11);
   const Request request = request_of(random_tokens(random, 500), 4);
@@ -191,26 +108,6 @@ TEST(StoreUnderEngine, ADiskThatRefusesCostsHitsOnly) {
   EXPECT_EQ(life.ask(request_of(random_tokens(random, 200), 4)).answer.finals, 1);
   disk.set_fault(nullptr);
 }
-
-// Reads stand still until the gate opens.
-class Gate {
- public:
-  Status pass(std::string_view what) {
-    std::unique_lock lock(mutex_);
-    if (what == "read") open_.wait(lock, [&] { return is_open_; });
-    return {};
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    is_open_ = true;
-    open_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable open_;
-  bool is_open_ = false;
-};
 
 TEST(StoreUnderEngine, NobodyWaitsForADiskThatDoesNotAnswer) {
   std::mt19937 random(12);
@@ -237,6 +134,52 @@ TEST(StoreUnderEngine, NobodyWaitsForADiskThatDoesNotAnswer) {
   EXPECT_EQ(late.usage.cached_tokens, 0);
   EXPECT_EQ(life.engine().stats().store.late, 1);
   gate.open();
+}
+
+// As `cache drop` does it beside a running server: what stayed in memory is stored again when it is used.
+TEST(StoreUnderEngine, PagesThatWereDroppedFromTheStoreAreStoredAgainWhenUsed) {
+  std::mt19937 random(14);
+  const Request request = request_of(random_tokens(random, 500), 4);
+  MemoryDisk disk;
+  EngineOptions options = with_store(disk);
+  options.store.refresh_us = 10'000;
+  {
+    Life life("cpu", options);
+    life.ask(request);
+    const auto stored = [&] { return life.engine().stats().store.segments.written_records; };
+    const auto wait_until = [](auto is_so) {
+      for (int i = 0; i < 2'000 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return is_so();
+    };
+    ASSERT_TRUE(wait_until([&] { return stored() >= 7; }));
+    for (const std::string& path : disk.paths()) ASSERT_TRUE(disk.remove(path));
+    ASSERT_TRUE(wait_until([&] { return life.engine().stats().store.segments.segments == 0; }));
+    const Served hit = life.ask(request);
+    EXPECT_EQ(hit.verdict.loaded_tokens, 0);
+    EXPECT_EQ(hit.usage.cached_tokens, 448);
+  }
+  EXPECT_EQ(Life("cpu", with_store(disk)).ask(request).usage.cached_tokens, 448);
+}
+
+// Pages that were loaded are published before their upload was waited for: a second request reads them behind it.
+TEST(StoreUnderEngine, OthersUseLoadedPagesBehindTheirUpload) {
+  std::mt19937 random(15);
+  const auto stem = random_tokens(random, 500);
+  MemoryDisk disk;
+  Life fresh("cpu", cold(ReplayMode::kDecoder));
+  static_cast<void>(Life("cpu", with_store(disk)).ask(request_of(stem, 2)));
+  Life life("delayed", with_store(disk));
+  std::vector<std::pair<Request, RequestId>> asked;
+  for (int i = 0; i < 4; ++i) {
+    std::vector<TokenId> prompt = stem;
+    append(prompt, random_tokens(random, 10 + i));
+    asked.emplace_back(request_of(prompt, 6, random()), 0);
+    asked.back().second = submit_patiently(life.engine(), asked.back().first, life.seen().handler());
+  }
+  run_until_idle(life.engine());
+  expect_all_free(life.engine());
+  for (const auto& [request, id] : asked) EXPECT_EQ(life.seen()[id], fresh.ask(request).answer);
+  EXPECT_EQ(life.engine().stats().store.loads, 1);
 }
 
 // Requests that share beginnings, in a pool that is always full, over lives and a disk that fails now and then.

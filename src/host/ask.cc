@@ -104,6 +104,7 @@ Result<AskPrompt> Ask::prepare(const Host& host, const Conversation& conversatio
          resolve_max_tokens(conversation, wanted_tokens(options, prompt_tokens, context), prompt_tokens, context));
   // The tower runs for prompts that fit only.
   DI_TRY(prompt.images, host.image_encoder().encode(pictures, prompt.ids));
+  prompt.map = map_prompt(rendered, prompt.ids, prompt.images, host.tokenizer());
   prompt.parsing = parse_options(conversation, options.stop);
   const bool formed = conversation.format.kind != ResponseFormat::Kind::kText || options.grammar;
   prompt.parsing.exact = prompt.constraint.grammar && formed;
@@ -129,6 +130,7 @@ Result<std::unique_ptr<Ask>> Ask::start(Host& host, AskPrompt prompt, const AskO
   ask->begin_us_ = now_us();
   ask->draft_usage_ = options.draft_usage;
   ask->cache_debug_ = options.cache_debug;
+  ask->map_ = std::move(prompt.map);
   ask->stream_.push_ready(prompt_tokens, 0, host.fingerprint(), ask->opening_);
   DI_TRY(ask->id_, host.service().submit(std::move(request), std::move(handler)));
   return ask;
@@ -149,7 +151,7 @@ Result<bool> Ask::take(const Event& event, std::vector<OutputEvent>& out) {
   if (event.report) {
     report_.engine = *event.report;
     if (const auto& prefix = event.report->prefix; cache_debug_ && prefix)
-      stream_.note_cache_debug(prefix_report(*prefix, stream_.usage().prompt_tokens, host_.tokenizer()));
+      stream_.note_cache_debug(prefix_report(*prefix, stream_.usage().prompt_tokens, host_.tokenizer(), map_));
   }
   if (event.token && !stream_.finished()) {
     if (report_.first_token_us == 0) report_.first_token_us = now_us() - begin_us_;

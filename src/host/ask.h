@@ -24,6 +24,7 @@
 #include "host/host.h"
 #include "recipe/conversation.h"
 #include "recipe/output_stream.h"
+#include "recipe/prompt_map.h"
 
 namespace deepinfer {
 
@@ -57,6 +58,7 @@ struct AskPrompt {
   ParseOptions parsing;
   int64_t max_tokens = 0;  // at least 1
   AnswerConstraint constraint;
+  PromptMap map;
   RetentionClass retention = RetentionClass::kChat;
   bool thinking = false;
 };
@@ -90,6 +92,7 @@ class Ask {
   // What the answer's wire form needs besides the events.
   const OutputStream& stream() const { return stream_; }
   void cancel() { host_.service().cancel(id_); }
+  const PromptMap& prompt_map() const { return map_; }
   // Complete after the final event.
   const AskReport& report() const { return report_; }
 
@@ -103,6 +106,7 @@ class Ask {
   RequestId id_ = 0;
   int64_t begin_us_ = 0;
   bool draft_usage_ = false, cache_debug_ = false;
+  PromptMap map_;
   AskReport report_;
 };
 

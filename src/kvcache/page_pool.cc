@@ -22,7 +22,8 @@ void PageLease::replace(size_t index, int32_t page) {
   std::swap(pages_[index], other.pages_[0]);
 }
 
-PagePool::PagePool(int32_t num_pages) : num_pages_(num_pages), pages_(static_cast<size_t>(num_pages)), cached_(num_pages) {
+PagePool::PagePool(int32_t num_pages, EvictionPolicy policy)
+    : num_pages_(num_pages), pages_(static_cast<size_t>(num_pages)), policy_(policy), cached_(kPageRanks, LruList(num_pages)) {
   free_.reserve(static_cast<size_t>(num_pages));
   for (int32_t page = num_pages; page-- > 0;) free_.push_back(page);
 }
@@ -38,6 +39,7 @@ Result<PageLease> PagePool::lease(int64_t num_pages) {
   free_.erase(first, free_.end());
   for (const int32_t page : pages) at(page).holders = 1;
   num_leased_ += static_cast<int32_t>(num_pages);
+  come_ += num_pages;
   return PageLease(this, std::move(pages));
 }
 
@@ -45,7 +47,7 @@ PageLease PagePool::share(std::span<const int32_t> pages) {
   for (const int32_t page : pages) {
     DI_CHECK(at(page).holders > 0 || at(page).kept);
     if (at(page).holders++ > 0) continue;
-    cached_.remove(page);
+    cached_[at(page).rank].remove(page);
     ++num_leased_;
   }
   return PageLease(this, {pages.begin(), pages.end()});
@@ -60,20 +62,37 @@ void PagePool::drop(int32_t page) {
   DI_CHECK(at(page).kept);
   at(page).kept = false;
   if (at(page).holders > 0) return;
-  cached_.remove(page);
+  cached_[at(page).rank].remove(page);
   free_.push_back(page);
 }
 
+int32_t PagePool::stalest_cached() const {
+  int32_t stalest = LruList::kNone;
+  double most = -1;
+  for (size_t rank = 0; rank < kPageRanks; ++rank) {
+    const int32_t page = cached_[rank].oldest();
+    if (page == LruList::kNone) continue;
+    const double stale = staleness(policy_, rank, come_ - pages_[static_cast<size_t>(page)].since);
+    if (stale > most) stalest = page, most = stale;
+  }
+  return stalest;
+}
+
 void PagePool::give_back(std::span<const int32_t> pages) {
+  bool ends = true;  // the last page of the sequence that is worth keeping
   for (size_t i = pages.size(); i-- > 0;) {
     Page& page = at(pages[i]);
     DI_CHECK(page.holders > 0);
     if (--page.holders > 0) continue;
     --num_leased_;
-    if (page.kept)
-      cached_.add(pages[i]);
-    else
+    if (page.kept) {
+      page.history.ends = std::exchange(ends, false);
+      page.rank = static_cast<uint8_t>(policy_ == EvictionPolicy::kLru ? 0 : page_rank(page.history));
+      page.since = come_;
+      cached_[page.rank].add(pages[i]);
+    } else {
       free_.push_back(pages[i]);
+    }
   }
 }
 
@@ -81,7 +100,9 @@ bool PagePool::balanced() const {
   std::vector<int32_t> seen(pages_.size(), 0);
   const auto count = [&](int32_t page) { ++seen[static_cast<size_t>(page)]; };
   for (const int32_t page : free_) count(page);
-  for (int32_t page = cached_.oldest(); page != LruList::kNone; page = cached_.newer_than(page)) count(page);
+  for (const LruList& waiting : cached_) {
+    for (int32_t page = waiting.oldest(); page != LruList::kNone; page = waiting.newer_than(page)) count(page);
+  }
   int32_t leased = 0;
   for (size_t i = 0; i < pages_.size(); ++i) {
     seen[i] += pages_[i].holders > 0;

@@ -1,9 +1,8 @@
 // kvcache/page_pool.h - page numbers and who holds them.
 //
 // A page is free, leased (by one sequence or several that share a prefix) or cached (nobody holds it, its content is worth
-// keeping). A PageLease gives its pages back when it goes: cached ones join the least-recently-used list, last page first,
-// so that of a chain the end is always older than the beginning and is evicted before it. Pages come in any order: nothing
-// may depend on a page's number.
+// keeping). A PageLease gives its pages back when it goes: cached ones wait by rank (policy/eviction.h), last page first, so that
+// of a chain the end has waited longer than the beginning. Pages come in any order: nothing may depend on a page's number.
 // Promise: free + leased + cached = all, at any time. Every call is O(pages it names).
 // Threads: one thread.
 //
@@ -18,6 +17,7 @@
 
 #include "base/lru_list.h"
 #include "base/result.h"
+#include "policy/eviction.h"
 
 namespace deepinfer {
 
@@ -51,7 +51,7 @@ class PageLease {
 
 class PagePool {
  public:
-  explicit PagePool(int32_t num_pages);
+  explicit PagePool(int32_t num_pages, EvictionPolicy policy = EvictionPolicy::kUses);
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
@@ -64,8 +64,10 @@ class PagePool {
   void keep(int32_t page);
   // The opposite; a page nobody holds becomes free.
   void drop(int32_t page);
-  // The cached page that was given back the longest time ago; -1 if there is none.
-  int32_t oldest_cached() const { return cached_.oldest(); }
+  // What is known of a leased page, for when it waits.
+  void note(int32_t page, const PageHistory& history) { at(page).history = history; }
+  // The cached page that is to go first; -1 if there is none.
+  int32_t stalest_cached() const;
 
   int32_t num_pages() const { return num_pages_; }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
@@ -79,6 +81,9 @@ class PagePool {
   struct Page {
     int32_t holders = 0;
     bool kept = false;
+    PageHistory history;
+    uint8_t rank = 0;   // while it is cached
+    int64_t since = 0;  // how many pages had come by then
   };
 
   void give_back(std::span<const int32_t> pages);
@@ -88,7 +93,9 @@ class PagePool {
   int32_t num_leased_ = 0;
   std::vector<int32_t> free_;  // last one is taken first
   std::vector<Page> pages_;
-  LruList cached_;
+  const EvictionPolicy policy_;
+  int64_t come_ = 0;             // pages leased so far
+  std::vector<LruList> cached_;  // by rank
 };
 
 }  // namespace deepinfer

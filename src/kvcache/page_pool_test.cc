@@ -74,7 +74,7 @@ TEST(PagePool, SharedAndKeptPagesComeBackWhenTheLastHolderGoes) {
   EXPECT_EQ(pool.num_free(), 3);
   EXPECT_FALSE(pool.lease(4));  // cached pages are not free
   { PageLease again = pool.share({&kept, 1}); }
-  EXPECT_EQ(pool.oldest_cached(), kept);
+  EXPECT_EQ(pool.stalest_cached(), kept);
   pool.drop(kept);
   EXPECT_EQ(pool.num_free(), 4);
   EXPECT_TRUE(pool.balanced());

@@ -84,7 +84,46 @@ void PrefixIndex::explain(const PageKey& parent_key, std::span<const PageKey> ke
     verdict.before.set(tokens.subspan(at - back, back));
     verdict.here.set(tokens.subspan(at));
     verdict.there.set(tokens_of(nearest).subspan(same));
+    verdict.sides = sides_of(tokens, at, nearest, same);
   }
+}
+
+std::shared_ptr<const PrefixSides> PrefixIndex::sides_of(std::span<const TokenId> tokens, size_t parting, int32_t page,
+                                                         size_t same) const {
+  auto out = std::make_shared<PrefixSides>();
+  const auto before = tokens.first(parting), here = tokens.subspan(parting);
+  const auto last = before.last(std::min(before.size(), PrefixSides::kMostBefore));
+  out->before.assign(last.begin(), last.end());
+  const auto next = here.first(std::min(here.size(), PrefixSides::kMost));
+  out->here.assign(next.begin(), next.end());
+  for (size_t skip = same; page != kNone && out->there.size() < PrefixSides::kMost; page = at(page).first_child, skip = 0) {
+    const auto more = tokens_of(page).subspan(skip);
+    out->there.insert(out->there.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+uint32_t PrefixIndex::begin(std::span<const int32_t> pages) {
+  for (const int32_t page : pages) pool_.note(page, {.uses = ++at(page).uses});
+  return ++prompts_;
+}
+
+// A page that comes back goes on where it was; another one takes from the page before it which turn of which conversation it is.
+void PrefixIndex::rank(int32_t page, size_t index, size_t pages, int32_t parent) {
+  Node& node = at(page);
+  if (const auto ghost = evicted_.find(node.key); ghost != evicted_.end()) {
+    node.turn = evicted_order_[ghost->second].turn;
+    node.uses = evicted_order_[ghost->second].uses + 1;
+  } else if (parent != kNone) {
+    const Node& before = at(parent);
+    const bool same_prompt = before.prompt == node.prompt;
+    int64_t others = 0;
+    for (int32_t child = before.first_child; child != kNone && others <= 2; child = at(child).next) ++others;
+    const auto reused = static_cast<int64_t>(index), added = static_cast<int64_t>(pages - index);
+    if (same_prompt || continues(reused, added, others)) node.turn = before.turn + (same_prompt ? 0 : 1);
+    node.uses = node.turn;
+  }
+  pool_.note(page, {.uses = node.uses});
 }
 
 int32_t& PrefixIndex::children_of(const PageKey& parent_key, int32_t parent) {
@@ -92,7 +131,7 @@ int32_t& PrefixIndex::children_of(const PageKey& parent_key, int32_t parent) {
 }
 
 int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys, size_t index, std::span<const TokenId> tokens,
-                             int32_t parent, int32_t page) {
+                             int32_t parent, int32_t page, uint32_t prompt) {
   const PageKey& key = keys[index];
   const auto content = tokens.subspan(index * page_tokens_, page_tokens_);
   const auto [entry, added] = pages_.try_emplace(key, page);
@@ -102,7 +141,8 @@ int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys,
             tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
   const PageKey& parent_key = index == 0 ? root : keys[index - 1];
   int32_t& head = children_of(parent_key, parent);
-  at(page) = {.key = key, .parent_key = parent_key, .next = head, .starts = index == 0};
+  at(page) = {.key = key, .parent_key = parent_key, .next = head, .starts = index == 0, .prompt = prompt};
+  rank(page, index, keys.size(), parent);
   if (index == 0) count_first_page(content, 1);
   if (head != kNone) at(head).previous = page;
   head = page;
@@ -112,7 +152,12 @@ int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys,
 
 bool PrefixIndex::make_room(int64_t pages) {
   if (pages > int64_t{pool_.num_free()} + pool_.num_cached()) return false;
-  while (pool_.num_free() < pages) evict(pool_.oldest_cached());
+  while (pool_.num_free() < pages) {
+    // Without its beginning a chain is worth nothing: of a stale page that others still continue, their ends go first.
+    int32_t page = pool_.stalest_cached();
+    while (at(page).first_child != kNone) page = at(page).first_child;
+    evict(page);
+  }
   return true;
 }
 
@@ -136,19 +181,30 @@ void PrefixIndex::evict(int32_t page) {
   if (node.starts) count_first_page(tokens_of(page), -1);
   pages_.erase(node.key);
   note_change(node.key, false);
-  remember_evicted(node.key);
+  remember_evicted(node);
   shelf_.forget(page);
   at(page) = {};
   pool_.drop(page);
   ++num_evicted_;
 }
 
-void PrefixIndex::remember_evicted(const PageKey& key) {
-  PageKey& place = evicted_order_[next_evicted_];
-  const auto old = evicted_.find(place);
+void PrefixIndex::forget(int32_t page) {
+  const auto known = pages_.find(at(page).key);
+  if (known == pages_.end() || known->second != page) return;
+  for (bool gone = false; !gone;) {
+    int32_t leaf = page;
+    while (at(leaf).first_child != kNone) leaf = at(leaf).first_child;
+    gone = leaf == page;
+    evict(leaf);
+  }
+}
+
+void PrefixIndex::remember_evicted(const Node& node) {
+  Ghost& place = evicted_order_[next_evicted_];
+  const auto old = evicted_.find(place.key);
   if (old != evicted_.end() && old->second == next_evicted_) evicted_.erase(old);
-  place = key;
-  evicted_[key] = next_evicted_;
+  place = {node.key, node.turn, node.uses};
+  evicted_[node.key] = next_evicted_;
   next_evicted_ = (next_evicted_ + 1) % evicted_order_.size();
 }
 

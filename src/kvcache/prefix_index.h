@@ -1,10 +1,10 @@
 // kvcache/prefix_index.h - which pages hold which prefix.
 //
 // Published pages form trees: a page's parent is the page before it. A page is published once, when its last token has been
-// computed, and never changes afterwards; it stays until the pool needs its room, the least recently used end of a chain
-// first. Lookup is by key, then by comparing token ids, so a collision is a miss. A page that a running sequence is about
-// to publish can be announced: requests with the same prefix wait for it instead of computing it again.
-// Promise: publish() and match() allocate nothing once warm, apart from growing tables.
+// computed, and never changes afterwards; it stays until the pool needs its room, the stalest end of a chain
+// first (policy/eviction.h). Lookup is by key, then by comparing token ids, so a collision is a miss. A page that a running
+// sequence is about to publish can be announced: requests with the same prefix wait for it instead of computing it again.
+// Promise: publish() and match() allocate nothing once warm, apart from growing tables and the sides of a difference.
 // Threads: one thread.
 //
 //   PrefixMatch found;
@@ -37,11 +37,17 @@ class PrefixIndex {
 
   void match(const PageKey& root, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
 
+  // A prompt is served from these pages, found and held. Returns its number, which publish() takes for the pages it adds.
+  uint32_t begin(std::span<const int32_t> pages);
+
   // Page `index` of a chain, held by the caller, whose page before is `parent` (-1 for the first). Returns the page to use
   // for it: `page`, or the one published under this key before, whose content is the same; -1 when another content has that
   // key (this chain ends here then).
   int32_t publish(const PageKey& root, std::span<const PageKey> keys, size_t index, std::span<const TokenId> tokens,
-                  int32_t parent, int32_t page);
+                  int32_t parent, int32_t page, uint32_t prompt = 0);
+
+  // A published page turns out to be unsound: it goes with all that continues it.
+  void forget(int32_t page);
 
   // Evicts cached pages until `pages` are free; false, and nothing evicted, when there are not enough.
   bool make_room(int64_t pages);
@@ -64,6 +70,14 @@ class PrefixIndex {
     PageKey key, parent_key;
     int32_t first_child = kNone, previous = kNone, next = kNone;  // children of one parent form a list
     bool starts = false;                                          // the first page of its prompts
+    uint32_t prompt = 0;                                          // that made it
+    int32_t turn = 0;                                             // of its conversation
+    int32_t uses = 0;                                             // its turn's at first (policy/eviction.h)
+  };
+  // What is remembered of an evicted page.
+  struct Ghost {
+    PageKey key;
+    int32_t turn = 0, uses = 0;
   };
 
   Node& at(int32_t page) { return nodes_[static_cast<size_t>(page)]; }
@@ -71,8 +85,10 @@ class PrefixIndex {
   int32_t find(const PageKey& key, std::span<const TokenId> tokens) const;
   int32_t& children_of(const PageKey& parent_key, int32_t parent);
   void explain(const PageKey& parent_key, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
+  std::shared_ptr<const PrefixSides> sides_of(std::span<const TokenId> tokens, size_t parting, int32_t page, size_t same) const;
   void evict(int32_t page);
-  void remember_evicted(const PageKey& key);
+  void remember_evicted(const Node& node);
+  void rank(int32_t page, size_t index, size_t pages, int32_t parent);
   void note_change(const PageKey& key, bool stored) {
     if (keeps_changes_) changes_.push_back({key, stored});
   }
@@ -87,8 +103,9 @@ class PrefixIndex {
   std::unordered_map<PageKey, int32_t, PageKeyHash> roots_;  // first child of each root
   std::unordered_map<uint64_t, int32_t> first_pages_;        // by token ids, over all roots: for explanations
   std::unordered_map<PageKey, int32_t, PageKeyHash> announced_;
-  std::unordered_map<PageKey, size_t, PageKeyHash> evicted_;  // the last of them, for explanations
-  std::vector<PageKey> evicted_order_;
+  std::unordered_map<PageKey, size_t, PageKeyHash> evicted_;  // the last of them, for explanations and when they come back
+  std::vector<Ghost> evicted_order_;
+  uint32_t prompts_ = 0;
   size_t next_evicted_ = 0;
   int64_t num_evicted_ = 0;
   bool keeps_changes_ = false;

@@ -26,12 +26,13 @@ struct World {
     const auto keys = keys_of(root, tokens);
     index.match(root, keys, tokens, found);
     PageLease lease = pool.share(found.pages);
+    const uint32_t prompt = index.begin(found.pages);
     const auto fresh = static_cast<int64_t>(keys.size() - found.pages.size());
     if (!index.make_room(fresh)) return false;
     lease.append(*pool.lease(fresh));
     for (size_t i = found.pages.size(); i < keys.size(); ++i) {
       const int32_t parent = i == 0 ? -1 : lease.pages()[i - 1];
-      EXPECT_EQ(index.publish(root, keys, i, tokens, parent, lease.pages()[i]), lease.pages()[i]);
+      EXPECT_EQ(index.publish(root, keys, i, tokens, parent, lease.pages()[i], prompt), lease.pages()[i]);
     }
     return true;
   }
@@ -118,6 +119,33 @@ TEST(PrefixIndex, ShowsBothSidesOfADifference) {
   EXPECT_EQ(list(verdict.before), (std::vector<TokenId>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(list(verdict.here), (std::vector<TokenId>{0, 8, 9, 10}));
   EXPECT_EQ(list(verdict.there), (std::vector<TokenId>{7, 8}));
+}
+
+// Under LRU both would be gone.
+TEST(PrefixIndex, WhatWasUsedAgainStaysLongerThanWhatCameLater) {
+  World world(40);
+  const std::vector<TokenId> used{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9};
+  ASSERT_TRUE(world.store(used));
+  ASSERT_TRUE(world.store(used));
+  const auto once = [](TokenId first) { return std::vector<TokenId>{first, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}; };
+  for (TokenId first = 100; first < 120; ++first) ASSERT_TRUE(world.store(once(first)));
+  EXPECT_EQ(world.matched(used), 2u) << "its end goes first, what the next turn changes";
+  EXPECT_EQ(world.matched(once(100)), 0u);
+  EXPECT_EQ(world.found.verdict.reason, MissReason::kEvicted);
+  EXPECT_EQ(world.matched(once(119)), 3u);
+}
+
+TEST(PrefixIndex, AnUnsoundPageGoesWithAllThatContinuesIt) {
+  World world(8);
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}));
+  ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 7, 7, 7, 7}));
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8, 7, 7, 7, 7}), 3u);
+  const int32_t second = world.found.pages[1];
+  world.index.forget(second);
+  EXPECT_EQ(world.matched({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}), 1u);
+  EXPECT_EQ(world.pool.num_cached(), 1);
+  world.index.forget(second);
+  EXPECT_TRUE(world.pool.balanced());
 }
 
 // The reason is for the operator; what a tenant may see does not depend on others.

@@ -25,6 +25,7 @@ Result<std::unique_ptr<SequenceCache>> SequenceCache::create(Device& device, con
   if (options.tier.disk && options.share_prefixes) {
     const bool exact = options.replay.mode != ReplayMode::kFull;
     DI_TRY(cache->tier_, StoreTier::open(options.tier, layout, bytes, exact));
+    cache->staged_.resize(static_cast<size_t>(resolved.store.pages));
   }
   return cache;
 }
@@ -49,6 +50,7 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
       store_->pages_for(static_cast<int64_t>(content.tokens.size())) - static_cast<int64_t>(found_.pages.size());
   if (!index_->make_room(fresh + reserve)) return Opening::kNoRoom;
   if (out.load) take_loaded(content, out, pages);
+  if (tier_) ask_store_why(content, out);
   DI_TRY(PageLease more, store_->pool().lease(store_->pages_for(static_cast<int64_t>(content.tokens.size())) -
                                               static_cast<int64_t>(found_.pages.size())));
   pages.append(std::move(more));
@@ -56,10 +58,12 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
 
   out.opened_tokens = static_cast<Position>(content.tokens.size());
   out.published = found_.pages.size();
+  if (out.publishes) out.prompt = index_->begin(found_.pages);
   for (out.announced = out.published; out.announced < out.keys.size(); ++out.announced) index_->announce(out.keys[out.announced]);
   resume(content, out);
   restore(out);
   plan_snapshots(content, out);
+  if (tier_) stage_lost(out);
   ++stats_.lookups;
   stats_.hits += out.verdict.cached_tokens > 0;
   stats_.hit_tokens += out.verdict.cached_tokens;
@@ -145,7 +149,8 @@ void SequenceCache::publish(CachedSequence& sequence, std::span<const TokenId> t
   while (sequence.published < complete) {
     const size_t i = sequence.published;
     const auto pages = sequence.lease.pages();
-    const int32_t used = index_->publish(sequence.root, sequence.keys, i, tokens, i == 0 ? -1 : pages[i - 1], pages[i]);
+    const int32_t used =
+        index_->publish(sequence.root, sequence.keys, i, tokens, i == 0 ? -1 : pages[i - 1], pages[i], sequence.prompt);
     if (used < 0) {
       sequence.publishes = false;
       return;

@@ -70,6 +70,7 @@ struct CachedSequence {
   std::vector<PageKey> keys;  // of complete pages
   size_t published = 0;       // pages [0, published) are shared or published
   size_t announced = 0;       // keys [published, announced) are announced
+  uint32_t prompt = 0;        // its number in the index
   bool publishes = false;
   Position exact_from = 0;
   std::vector<Position> cuts;              // ascending
@@ -146,12 +147,14 @@ class SequenceCache {
 
   // With the store (sequence_cache_tier.cc).
   bool awaits_load(const SequenceContent& content, CachedSequence& out);
+  void ask_store_why(const SequenceContent& content, CachedSequence& out) const;
   std::shared_ptr<StoreLoad> worth_loading(const SequenceContent& content, const CachedSequence& out) const;
   void take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages);
   void take_loaded_snapshot(StoreLoad& load);
   void end_load(CachedSequence& sequence);
   void withdraw_load(CachedSequence& sequence);
   void stage_page(const CachedSequence& sequence, size_t index);
+  void stage_lost(const CachedSequence& sequence);
   void stage_snapshot(const CachedSequence& sequence, Position border);
   void stage_turn_end(const CachedSequence& sequence);
 
@@ -161,6 +164,11 @@ class SequenceCache {
   std::unique_ptr<SnapshotShelf> shelf_;
   std::unique_ptr<PrefixIndex> index_;
   std::unique_ptr<StoreTier> tier_;  // null: none
+  // Pages that were loaded are published before their upload has been waited for: the device works in order, so whoever reads
+  // them comes behind it. These are the ones of which it is not known yet that it went well.
+  std::vector<int32_t> unproven_;
+  Ticket unproven_ticket_ = 0;
+  std::vector<uint32_t> staged_;  // by page: tier_->losses() + 1 when it was last stored; 0: not
   PrefixMatch found_;
   PrefixStats stats_;
 };

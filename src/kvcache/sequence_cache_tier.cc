@@ -83,7 +83,6 @@ std::shared_ptr<StoreLoad> SequenceCache::worth_loading(const SequenceContent& c
 void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages) {
   const StoreLoad& load = *out.load;
   const size_t found = found_.pages.size();
-  const auto bytes = static_cast<size_t>(tier_->load_bytes(1, false));
   // Pages before them may have been evicted meanwhile, or others have published some of them.
   for (size_t i = found; i >= load.first && i < load.first + load.ready(); ++i) {
     auto fresh = store_->pool().lease(1);
@@ -91,7 +90,8 @@ void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& 
     const int32_t page = fresh->pages()[0];
     const int32_t used = index_->publish(out.root, out.keys, i, content.tokens, i == 0 ? -1 : found_.pages[i - 1], page);
     if (used != page) break;
-    store_->upload_page(page, load.payload.get() + (i - load.first) * bytes);
+    store_->upload_page(page, load.page(i - load.first));
+    staged_[static_cast<size_t>(page)] = tier_->losses() + 1;
     pages.append(*std::move(fresh));
     found_.pages.push_back(page);
   }
@@ -102,7 +102,9 @@ void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& 
   out.verdict = found_.verdict;
   out.verdict.loaded_tokens = loaded;
   if (load.reason != MissReason::kNone && found_.pages.size() < load.first + load.pages) out.verdict.reason = load.reason;
-  tier_->retire(std::move(out.load), store_->record());
+  unproven_ticket_ = store_->record();
+  unproven_.insert(unproven_.end(), found_.pages.begin() + static_cast<std::ptrdiff_t>(found), found_.pages.end());
+  tier_->retire(std::move(out.load), unproven_ticket_);
 }
 
 void SequenceCache::take_loaded_snapshot(StoreLoad& load) {
@@ -127,13 +129,43 @@ void SequenceCache::end_load(CachedSequence& sequence) {
   tier_->retire(std::move(sequence.load), 0);
 }
 
+// What the store knows of the page behind those that are here. What was found out before, as that another one is there, stands.
+void SequenceCache::ask_store_why(const SequenceContent& content, CachedSequence& out) const {
+  const size_t next = found_.pages.size();
+  MissReason& reason = out.verdict.reason;
+  if (reason != MissReason::kNew || next >= out.keys.size()) return;
+  reason = tier_->why_missing(out.keys[next]);
+  if (reason == MissReason::kNone) reason = tier_->rests() ? MissReason::kLate : MissReason::kShort;
+  const auto first_page = content.tokens.first(static_cast<size_t>(page_tokens_));
+  if (reason == MissReason::kNew && next == 0 && tier_->known_elsewhere(out.tenant_tag, first_page))
+    reason = MissReason::kOtherModel;
+}
+
+// Pages that went from the store while they stayed here, as after `cache drop`, are stored again when they are used, with their
+// snapshots.
+void SequenceCache::stage_lost(const CachedSequence& sequence) {
+  const uint32_t now = tier_->losses() + 1;
+  const auto pages = sequence.lease.pages().first(sequence.published);
+  const auto is_old = [&](int32_t page) { return staged_[static_cast<size_t>(page)] != now; };
+  if (std::none_of(pages.begin(), pages.end(), is_old)) return;
+  const size_t there = tier_->match(std::span(sequence.keys).first(pages.size()));
+  for (size_t i = 0; i < pages.size(); ++i) {
+    if (i < there) staged_[static_cast<size_t>(pages[i])] = now;
+    if (!is_old(pages[i])) continue;
+    stage_page(sequence, i);
+    stage_snapshot(sequence, static_cast<Position>(i + 1) * page_tokens_);
+  }
+}
+
 // The copy is enqueued behind what wrote the page and before whatever writes to it next, so the page need not be held.
 void SequenceCache::stage_page(const CachedSequence& sequence, size_t index) {
   StagingRing::Slot* slot = tier_->stage(RecordKind::kPage);
-  if (!slot) return;
   const int32_t page = sequence.lease.pages()[index];
+  staged_[static_cast<size_t>(page)] = slot ? tier_->losses() + 1 : 0;
+  if (!slot) return;
   const auto tokens = index_->tokens_of(page);
   slot->retention = sequence.retention;
+  slot->starts = index == 0;
   slot->key = sequence.keys[index];
   slot->parent = index == 0 ? sequence.root : sequence.keys[index - 1];
   slot->tenant = sequence.tenant_tag;
@@ -168,13 +200,18 @@ void SequenceCache::stage_turn_end(const CachedSequence& sequence) {
 }
 
 void SequenceCache::settle(Ticket waited, bool good) {
-  if (tier_) tier_->settle(waited, good);
+  if (!tier_) return;
+  tier_->settle(waited, good);
+  if (!good) {
+    for (const int32_t page : unproven_) index_->forget(page);
+  }
+  if (!good || waited >= unproven_ticket_) unproven_.clear();
 }
 
 void SequenceCache::settle_all() {
   if (!tier_ || !tier_->busy()) return;
   const Ticket all = store_->record();
-  tier_->settle(all, store_->wait(all).ok());
+  settle(all, store_->wait(all).ok());
 }
 
 }  // namespace deepinfer

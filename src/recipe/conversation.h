@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -76,6 +77,10 @@ struct Message {
   bool prefix = false;                    // assistant, last message only: the answer goes on from here
   std::string tool_call_id;               // tool
   std::vector<ToolDefinition> announced;  // system: tools that become available here
+  // Of a rendered one: which message of the conversation it is, -1 = none; of merged ones the others, by where they begin in the
+  // text.
+  int32_t source = -1;
+  std::vector<std::pair<size_t, int32_t>> joined;
 
   static Message system(std::string text) { return plain(Role::kSystem, std::move(text)); }
   static Message user(std::string text) { return plain(Role::kUser, std::move(text)); }

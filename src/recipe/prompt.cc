@@ -41,6 +41,11 @@ void Prompt::add_text(std::string_view text) {
   pieces_.back().text += text;
 }
 
+void Prompt::mark(int32_t message) {
+  const bool goes_on = !pieces_.empty() && pieces_.back().kind == PromptPiece::Kind::kText;
+  marks_.push_back({pieces_.size() - (goes_on ? 1 : 0), goes_on ? pieces_.back().text.size() : 0, message});
+}
+
 void Prompt::add_control(std::string_view spelling) { pieces_.push_back({PromptPiece::Kind::kControl, std::string(spelling)}); }
 
 void Prompt::add_template(std::string_view text) {

@@ -19,12 +19,25 @@ bool shows_schema(const Conversation& chat) {
 std::vector<Message> merge_users(const std::vector<Message>& messages) {
   std::vector<Message> out;
   for (const Message& message : messages) {
+    const auto source = static_cast<int32_t>(&message - messages.data());
     if (message.role == Role::kUser && !out.empty() && out.back().role == Role::kUser) {
+      out.back().joined.emplace_back(out.back().content.text.size(), source);
       out.back().content.append("\n\n");
       out.back().content.append(message.content);
     } else {
       out.push_back(message);
+      out.back().source = source;
     }
+  }
+  return out;
+}
+
+// The part [begin, end) of a text with its pictures.
+RichText part_of(const RichText& text, size_t begin, size_t end) {
+  RichText out(text.text.substr(begin, end - begin));
+  for (const RichText::Placement& image : text.images) {
+    // One that stands at a border ended the part before it.
+    if ((image.offset > begin || begin == 0) && image.offset <= end) out.images.push_back({image.offset - begin, image.image});
   }
   return out;
 }
@@ -85,6 +98,7 @@ class Renderer {
  private:
   void add_message(size_t i) {
     const Message& message = messages_[i];
+    prompt_.mark(message.source);
     if (i == 0) {
       const std::string effort = effort_prefix(chat_);
       if (!effort.empty() || message.role == Role::kSystem) prompt_.add_control(control::kSystem);
@@ -117,8 +131,20 @@ class Renderer {
       prompt_.add_control(control::kUser);
     }
     prompt_.add_text(open);
-    prompt_.add_rich(messages_[i].content);
+    add_content(messages_[i]);
     prompt_.add_text(close);
+  }
+
+  void add_content(const Message& message) {
+    const RichText& content = message.content;
+    if (message.joined.empty()) return prompt_.add_rich(content);
+    size_t begin = 0;
+    for (const auto& [next, source] : message.joined) {
+      prompt_.add_rich(part_of(content, begin, next));
+      prompt_.mark(source);
+      begin = next;
+    }
+    prompt_.add_rich(part_of(content, begin, content.text.size()));
   }
 
   void add_assistant(size_t i) {

@@ -32,6 +32,12 @@ struct PromptPiece {
 
 class Prompt {
  public:
+  // Where a message of the request begins: in which piece, at which byte of it.
+  struct Mark {
+    size_t piece = 0, offset = 0;
+    int32_t message = -1;
+  };
+  const std::vector<Mark>& marks() const { return marks_; }
   const std::vector<PromptPiece>& pieces() const { return pieces_; }
   const std::vector<ImageReference>& images() const { return images_; }  // in order of their placeholders
 
@@ -49,8 +55,11 @@ class Prompt {
   // Text in which the spellings <think>, </think> and the markup bar are control tokens. Only for text of the template.
   void add_template(std::string_view text);
   void add_rich(const RichText& content);
+  // What is added from here on is of that message.
+  void mark(int32_t message);
 
  private:
+  std::vector<Mark> marks_;
   std::vector<PromptPiece> pieces_;
   std::vector<ImageReference> images_;
 };

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "recipe/control_tokens.h"
+#include "recipe/prompt_map.h"
 #include "text/tokenizer.h"
 
 namespace deepinfer {
@@ -110,6 +111,31 @@ TEST_F(WithTokenizer, ToolTextsCannotOpenMarkup) {
   ASSERT_TRUE(ids);
   EXPECT_EQ(count(*ids, control::kMarkup), 9);
   EXPECT_EQ(count(*ids, control::kEndThink), 3);
+}
+
+// Whatever is merged or moved, each token says which message of the request it came from.
+TEST(PromptMap, KnowsTheMessageOfEachToken) {
+  const auto text = read_file(kRoot + "/models/tiny-v41/tokenizer.json");
+  ASSERT_TRUE(text);
+  const auto tokenizer = Tokenizer::parse(*text);
+  ASSERT_TRUE(tokenizer);
+  const std::vector<Message> messages = {Message::system("rules"), Message::user("first words"), Message::user("second words"),
+                                         Message::assistant("an answer"), Message::user("third words")};
+  const Prompt prompt = render_prompt(plain(messages));
+  const auto ids = prompt.encode(*tokenizer);
+  ASSERT_TRUE(ids);
+  const PromptMap map = map_prompt(prompt, *ids, {}, *tokenizer);
+  EXPECT_EQ(map.message_at(0), -1);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string& wanted = messages[i].content.text;
+    std::string had;
+    for (size_t at = 0; at < ids->size(); ++at) {
+      if (map.message_at(static_cast<Position>(at)) == static_cast<int32_t>(i)) had += tokenizer->token_bytes((*ids)[at]);
+    }
+    EXPECT_NE(had.find(wanted), std::string::npos) << i << ": " << had;
+    for (size_t other = 0; other < messages.size(); ++other)
+      EXPECT_EQ(had.find(messages[other].content.text) != std::string::npos, other == i) << i << ": " << had;
+  }
 }
 
 }  // namespace

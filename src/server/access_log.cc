@@ -99,6 +99,7 @@ void AccessLog::add(const AccessLine& line) {
                    line.completion_tokens);
   add_text(buffer_, "finish", line.finish);
   if (line.report) add_report(buffer_, *line.report);
+  add_text(buffer_, "cache_hint", line.cache_hint);
   buffer_ += "}\n";
   if (buffer_.size() > kFlushBytes) flush();
 }

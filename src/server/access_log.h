@@ -26,6 +26,7 @@ struct AccessLine {
   std::string finish;
   // Of the first answer that began: what the prefix cache did, and where its time went.
   std::optional<RequestReport> report;
+  std::string cache_hint;  // the kind of what broke its prefix (host/prefix_lint.h)
 };
 
 class AccessLog {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/prefix_verdict.h"
+#include "recipe/prompt_map.h"
 
 namespace deepinfer {
 
@@ -24,6 +25,7 @@ class CacheLog {
     std::string request_id, key;
     PrefixVerdict verdict;
     int64_t prompt_tokens = 0;
+    PromptMap map;
   };
 
   explicit CacheLog(size_t capacity = 4096) : capacity_(capacity) {}

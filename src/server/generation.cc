@@ -5,6 +5,7 @@
 #include "api/errors.h"
 #include "api/finish_reason.h"
 #include "base/hash.h"
+#include "host/prefix_report.h"
 
 namespace deepinfer {
 
@@ -76,8 +77,10 @@ void Generation::submit_all() {
 void Generation::note_report(size_t index, const Event& event) {
   if (index != 0 || !event.report) return;
   if (event.report->prefix && !call_->line.report) {
-    const int64_t prompt_tokens = choices_[0].ask->stream().usage().prompt_tokens;
-    context_.cache_log.add({call_->request_id, call_->key, *event.report->prefix, prompt_tokens});
+    const Ask& ask = *choices_[0].ask;
+    context_.cache_log.add(
+        {call_->request_id, call_->key, *event.report->prefix, ask.stream().usage().prompt_tokens, ask.prompt_map()});
+    if (const auto hint = prefix_hint(*event.report->prefix, context_.host->tokenizer())) call_->line.cache_hint = hint->name;
   }
   call_->line.report = event.report;
 }

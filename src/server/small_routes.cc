@@ -88,7 +88,7 @@ void answer_cache_why(const ServerContext& context, Call& call) {
                                       call.params[0].substr(0, 200)));
   }
   Json body = Json::object({{"request_id", entry->request_id}});
-  const Json report = prefix_report(entry->verdict, entry->prompt_tokens, context.host->tokenizer());
+  const Json report = prefix_report(entry->verdict, entry->prompt_tokens, context.host->tokenizer(), entry->map);
   for (const auto& [name, value] : report.members()) body.set(name, value);
   call.respond_json(200, body);
 }

@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -62,6 +64,24 @@ class PosixFile final : public DiskFile {
       if (put < 0) return disk_error("write", path_, errno);
       bytes = bytes.subspan(static_cast<size_t>(put));
       offset += put;
+    }
+    return {};
+  }
+
+  Status write_parts(int64_t offset, std::span<const std::span<const uint8_t>> parts) override {
+    std::array<iovec, 64> list;
+    while (!parts.empty()) {
+      const auto now = parts.first(std::min(parts.size(), list.size()));
+      parts = parts.subspan(now.size());
+      int64_t bytes = 0;
+      for (size_t i = 0; i < now.size(); ++i) {
+        list[i] = {const_cast<uint8_t*>(now[i].data()), now[i].size()};
+        bytes += static_cast<int64_t>(now[i].size());
+      }
+      const ssize_t put = ::pwritev(fd_.get(), list.data(), static_cast<int>(now.size()), offset);
+      // Interrupted, or in part: one after another, which writes what was written once more, or says what is wrong.
+      if (put != bytes) DI_CHECK_OK(DiskFile::write_parts(offset, now));
+      offset += bytes;
     }
     return {};
   }

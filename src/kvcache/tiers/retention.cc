@@ -20,9 +20,7 @@ bool parse_hex(std::string_view text, size_t digits, uint64_t& out) {
   return lower && std::from_chars(text.data(), text.data() + text.size(), out, 16).ec == std::errc();
 }
 
-bool is_expired(const StoreFile& file, int64_t now_s) {
-  return !file.other_fingerprint && file.expires_s != 0 && file.expires_s <= now_s;
-}
+bool is_expired(const StoreFile& file, int64_t now_s) { return file.expires_s != 0 && file.expires_s <= now_s; }
 
 }  // namespace
 
@@ -43,6 +41,11 @@ bool is_ageing(const RetentionLives& lives, RetentionClass retention, int64_t ex
 std::string segment_path(const SegmentName& name) {
   return fmt::format("{}/{}/{:016x}-{:08x}.seg", name.fingerprint, retention_class_name(name.retention), name.writer,
                      name.sequence);
+}
+
+bool is_named(const SegmentHeader& header, const SegmentName& name) {
+  return header.retention == name.retention && header.writer == name.writer && header.sequence == name.sequence &&
+         folder_name(header.fingerprint) == name.fingerprint;
 }
 
 bool parse_segment_path(std::string_view path, SegmentName& out) {

@@ -38,6 +38,8 @@ struct SegmentName {
   uint64_t writer = 0, sequence = 0;
 };
 std::string segment_path(const SegmentName& name);
+// The header is that of the file of this name: it was not renamed or exchanged.
+bool is_named(const SegmentHeader& header, const SegmentName& name);
 bool parse_segment_path(std::string_view path, SegmentName& out);
 std::string folder_name(const StoreFingerprint& fingerprint);
 std::string lock_name(uint64_t writer);
@@ -49,7 +51,7 @@ struct StoreFile {
   bool other_fingerprint = false;
   bool written = false;  // somebody appends to it
   RetentionClass retention = RetentionClass::kChat;
-  int64_t created_s = 0, expires_s = 0;  // known of this fingerprint's only
+  int64_t created_s = 0, expires_s = 0;  // 0: unknown, or never
 };
 // Files to unlink, by index: what expired, then, until `wanted` bytes are free, other fingerprints and the oldest segment of the
 // least valuable class. Pinned ones never, nor those being written.

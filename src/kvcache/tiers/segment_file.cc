@@ -6,8 +6,8 @@
 namespace deepinfer {
 namespace {
 
-// Bytes of one write: large enough for a disk's full speed, small enough to stay in the processor's second cache.
-constexpr int64_t kWriteBytes = 1 << 20;
+// Bytes of one write: large enough for a disk's full speed.
+constexpr int64_t kWriteBytes = 2 << 20;
 constexpr int64_t kScanBytes = 1 << 20;
 
 // Blocks of a file by offset, read ahead: a scan asks for them in order.
@@ -99,25 +99,39 @@ Status SegmentWriter::append(std::span<const RecordView> records, std::vector<Ta
       if (count > 0 && bytes + more > kWriteBytes) break;
       bytes += more;
     }
-    if (!buffer_ || bytes > static_cast<int64_t>(buffer_->bytes().size())) buffer_.emplace(std::max(bytes, kWriteBytes));
-    const std::span<uint8_t> block = buffer_->first(bytes);
-    std::vector<TableEntry> fresh;
-    int64_t at = 0;
-    for (const RecordView& record : records.first(count)) {
-      const int64_t size = record_bytes(record.tokens.size(), record.payload.size());
-      const auto out = block.subspan(static_cast<size_t>(at), static_cast<size_t>(size));
-      encode_record(identity_, static_cast<uint64_t>(end_ + at), record, out);
-      const auto first = static_cast<uint32_t>((end_ + at) / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
-      const auto kind = static_cast<uint8_t>(record.kind), flags = static_cast<uint8_t>(record.exact ? 1 : 0);
-      fresh.push_back({record.key, record.tenant, first, blocks, kind, flags});
-      at += size;
-    }
-    DI_CHECK_OK(file_->write(end_, block));
-    end_ += bytes;
-    entries_.insert(entries_.end(), fresh.begin(), fresh.end());
-    written.insert(written.end(), fresh.begin(), fresh.end());
+    DI_CHECK_OK(append_run(records.first(count), bytes, written));
     records = records.subspan(count);
   }
+  return {};
+}
+
+// One write. Records with an image are written from there, neighbours among them as one part.
+Status SegmentWriter::append_run(std::span<const RecordView> records, int64_t bytes, std::vector<TableEntry>& written) {
+  const bool copies = std::any_of(records.begin(), records.end(), [](const RecordView& record) { return record.image.empty(); });
+  const int64_t room = buffer_ ? static_cast<int64_t>(buffer_->bytes().size()) : 0;
+  if (copies && bytes > room) buffer_.emplace(std::max(bytes, kWriteBytes));
+  std::vector<std::span<const uint8_t>> parts;
+  std::vector<TableEntry> fresh;
+  int64_t at = end_;
+  for (const RecordView& record : records) {
+    const int64_t size = record_bytes(record.tokens.size(), record.payload.size());
+    const auto copy = [&] { return buffer_->bytes().subspan(static_cast<size_t>(at - end_), static_cast<size_t>(size)); };
+    const std::span<uint8_t> out = record.image.empty() ? copy() : record.image;
+    encode_record(identity_, static_cast<uint64_t>(at), record, out);
+    if (!parts.empty() && parts.back().data() + parts.back().size() == out.data()) {
+      parts.back() = {parts.back().data(), parts.back().size() + out.size()};
+    } else {
+      parts.push_back(out);
+    }
+    const auto first = static_cast<uint32_t>(at / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
+    const uint64_t start = record.starts ? start_mark(record.tokens) : 0;
+    fresh.push_back({record.key, record.tenant, first, blocks, static_cast<uint8_t>(record.kind), flags_of(record), start});
+    at += size;
+  }
+  DI_CHECK_OK(file_->write_parts(end_, parts));
+  end_ = at;
+  entries_.insert(entries_.end(), fresh.begin(), fresh.end());
+  written.insert(written.end(), fresh.begin(), fresh.end());
   return {};
 }
 
@@ -134,6 +148,14 @@ Result<SegmentHeader> load_header(const DiskFile& file) {
   BlockBuffer block(kStoreBlock);
   DI_CHECK_OK(file.read(0, block.bytes()));
   return decode_header(block.bytes());
+}
+
+Result<SegmentContent> load_sealed(const DiskFile& file, uint64_t identity) {
+  DI_TRY(const int64_t size, file.size());
+  if (size % kStoreBlock != 0 || size < 2 * kStoreBlock) return corrupt("a segment without a footer");
+  SegmentContent out;
+  DI_CHECK_OK(load_table(file, size, identity, out));
+  return out;
 }
 
 Result<SegmentContent> load_segment(const DiskFile& file, uint64_t identity, int64_t from) {

@@ -41,12 +41,13 @@ class SegmentWriter {
 
  private:
   SegmentWriter(std::unique_ptr<DiskFile> file, uint64_t identity) : file_(std::move(file)), identity_(identity) {}
+  Status append_run(std::span<const RecordView> records, int64_t bytes, std::vector<TableEntry>& written);
 
   std::unique_ptr<DiskFile> file_;
   uint64_t identity_;
   int64_t end_ = kStoreBlock;
   std::vector<TableEntry> entries_;
-  std::optional<BlockBuffer> buffer_;  // of append(): fresh memory for each write costs half of its time
+  std::optional<BlockBuffer> buffer_;  // of records without an image: fresh memory for each write costs half of its time
 };
 
 struct SegmentContent {
@@ -58,6 +59,8 @@ struct SegmentContent {
 
 // kNotFound, kCorrupt, kUnsupported: as the header is.
 Result<SegmentHeader> load_header(const DiskFile& file);
+// By its table; kCorrupt when it is not sealed.
+Result<SegmentContent> load_sealed(const DiskFile& file, uint64_t identity);
 // What lies at or behind `from`, the end of an earlier look or kStoreBlock.
 Result<SegmentContent> load_segment(const DiskFile& file, uint64_t identity, int64_t from);
 

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "numbers lie in files 
 constexpr uint32_t kVersion = 1;
 constexpr size_t kSections = 96, kSectionBytes = 12;
 constexpr size_t kBlockChecksum = 4080;
-constexpr size_t kRecordChecksum = 112, kRecordTokens = 128;
+constexpr size_t kRecordChecksum = 112;
 constexpr size_t kEntryBytes = 40;
 constexpr uint32_t kMostPageTokens = 1 << 16;
 static_assert(kSections + kMostStoredSections * kSectionBytes <= kBlockChecksum);
@@ -65,6 +65,11 @@ uint64_t identity_of(std::span<const uint8_t> header) {
   XXH3_64bits_update(&state, header.data(), 72);
   XXH3_64bits_update(&state, header.data() + 80, 16);
   return XXH3_64bits_digest(&state);
+}
+
+// REQUIRES: a record whose claimed length is that of `bytes`.
+std::span<const TokenId> tokens_in(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const TokenId*>(bytes.data() + kRecordTokens), get<uint32_t>(bytes, 8)};
 }
 
 int64_t whole_blocks(int64_t bytes) { return (bytes + kStoreBlock - 1) / kStoreBlock * kStoreBlock; }
@@ -143,17 +148,21 @@ Result<SegmentHeader> decode_header(std::span<const uint8_t> block) {
   return header;
 }
 
+uint64_t start_mark(std::span<const TokenId> tokens) { return XXH3_64bits(tokens.data(), tokens.size_bytes()) >> 16 | 1; }
+
+uint8_t flags_of(const RecordView& record) { return static_cast<uint8_t>((record.exact ? 1 : 0) | (record.starts ? 2 : 0)); }
+
 int64_t record_bytes(size_t tokens, size_t payload) {
-  return whole_blocks(static_cast<int64_t>(kRecordTokens + tokens * sizeof(TokenId) + payload));
+  return whole_blocks(static_cast<int64_t>(record_payload_at(tokens) + payload));
 }
 
 void encode_record(uint64_t identity, uint64_t offset, const RecordView& record, std::span<uint8_t> out) {
-  const size_t payload_at = kRecordTokens + record.tokens.size_bytes(), end = payload_at + record.payload.size();
+  const size_t payload_at = record_payload_at(record.tokens.size()), end = payload_at + record.payload.size();
   DI_CHECK(static_cast<int64_t>(out.size()) == record_bytes(record.tokens.size(), record.payload.size()));
   std::fill(out.begin(), out.begin() + kRecordTokens, uint8_t{0});
   std::memcpy(out.data(), "DIRC", 4);
   put(out, 4, static_cast<uint8_t>(record.kind));
-  put(out, 5, static_cast<uint8_t>(record.exact ? 1 : 0));
+  put(out, 5, flags_of(record));
   put(out, 8, static_cast<uint32_t>(record.tokens.size()));
   put(out, 12, static_cast<uint32_t>(record.payload.size()));
   put(out, 16, record.key);
@@ -161,8 +170,10 @@ void encode_record(uint64_t identity, uint64_t offset, const RecordView& record,
   put(out, 48, record.tenant);
   put(out, 56, identity);
   put(out, 64, offset);
-  std::copy_n(reinterpret_cast<const uint8_t*>(record.tokens.data()), record.tokens.size_bytes(), out.data() + kRecordTokens);
-  std::copy(record.payload.begin(), record.payload.end(), out.begin() + static_cast<ptrdiff_t>(payload_at));
+  const auto* tokens = reinterpret_cast<const uint8_t*>(record.tokens.data());
+  if (tokens != &out[kRecordTokens]) std::copy_n(tokens, record.tokens.size_bytes(), &out[kRecordTokens]);
+  const auto payload = out.subspan(payload_at, record.payload.size());
+  if (record.payload.data() != payload.data()) std::copy(record.payload.begin(), record.payload.end(), payload.begin());
   std::fill(out.begin() + static_cast<ptrdiff_t>(end), out.end(), uint8_t{0});
   put(out, kRecordChecksum, record_checksum(out));
 }
@@ -184,7 +195,8 @@ Result<TableEntry> check_record(uint64_t identity, uint64_t offset, std::span<co
                     static_cast<uint32_t>(offset / kStoreBlock),
                     static_cast<uint32_t>(claimed / kStoreBlock),
                     bytes[4],
-                    bytes[5]};
+                    bytes[5],
+                    (bytes[5] & 2) != 0 ? start_mark(tokens_in(bytes)) : 0};
 }
 
 Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes) {
@@ -193,8 +205,19 @@ Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<c
     return unsupported(fmt::format("kind {} of a record is not known", entry.kind));
   }
   RecordView out{static_cast<RecordKind>(entry.kind), (entry.flags & 1) != 0, entry.key, get<PageKey>(bytes, 32), entry.tenant};
-  out.tokens = {reinterpret_cast<const TokenId*>(bytes.data() + kRecordTokens), get<uint32_t>(bytes, 8)};
+  out.tokens = tokens_in(bytes);
+  out.starts = (entry.flags & 2) != 0;
   out.payload = bytes.subspan(kRecordTokens + out.tokens.size_bytes(), get<uint32_t>(bytes, 12));
+  return out;
+}
+
+Result<RecordView> peek_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes) {
+  if (claimed_record_bytes(identity, offset, bytes) == 0 || record_payload_at(get<uint32_t>(bytes, 8)) > bytes.size())
+    return corrupt("no record of this segment begins here");
+  RecordView out{static_cast<RecordKind>(bytes[4]), (bytes[5] & 1) != 0, get<PageKey>(bytes, 16), get<PageKey>(bytes, 32),
+                 get<uint64_t>(bytes, 48)};
+  out.tokens = tokens_in(bytes);
+  out.starts = (bytes[5] & 2) != 0;
   return out;
 }
 
@@ -210,6 +233,8 @@ void encode_table(uint64_t identity, uint64_t offset, std::span<const TableEntry
     put(at, 28, entries[i].blocks);
     put(at, 32, entries[i].kind);
     put(at, 33, entries[i].flags);
+    put(at, 34, static_cast<uint16_t>(entries[i].start));
+    put(at, 36, static_cast<uint32_t>(entries[i].start >> 16));
   }
   const auto table = out.first(static_cast<size_t>(table_bytes(entries.size())));
   const auto footer = out.subspan(table.size());
@@ -239,7 +264,9 @@ Result<std::vector<TableEntry>> decode_table(const SegmentFooter& footer, std::s
   entries.reserve(footer.entries);
   for (uint64_t i = 0; i < footer.entries; ++i) {
     const auto at = bytes.subspan(i * kEntryBytes, kEntryBytes);
-    entries.push_back({get<PageKey>(at, 0), get<uint64_t>(at, 16), get<uint32_t>(at, 24), get<uint32_t>(at, 28), at[32], at[33]});
+    const uint64_t start = get<uint16_t>(at, 34) | uint64_t{get<uint32_t>(at, 36)} << 16;
+    entries.push_back(
+        {get<PageKey>(at, 0), get<uint64_t>(at, 16), get<uint32_t>(at, 24), get<uint32_t>(at, 28), at[32], at[33], start});
     const TableEntry& entry = entries.back();
     const uint64_t end = (uint64_t{entry.first_block} + entry.blocks) * kStoreBlock;
     if (entry.first_block == 0 || entry.blocks == 0 || end > footer.table_offset)

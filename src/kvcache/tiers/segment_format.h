@@ -48,7 +48,7 @@ inline constexpr size_t kMostStoredSections = 300;
 
 enum class RecordKind : uint8_t { kPage = 1, kSnapshot = 2 };
 
-// What is stored and what is asked for. `payload` is borrowed.
+// What is stored and what is asked for. All spans are borrowed.
 struct RecordView {
   RecordKind kind = RecordKind::kPage;
   bool exact = true;
@@ -56,6 +56,10 @@ struct RecordView {
   uint64_t tenant = 0;
   std::span<const TokenId> tokens;
   std::span<const uint8_t> payload;
+  bool starts = false;  // the first page of its prompts
+  // The whole record as it lies in a file, in memory of whole blocks, with `payload` in its place: so that it is written from
+  // where it was made, and read to where it is used, without a copy. Empty: it is copied.
+  std::span<uint8_t> image;
 };
 
 struct TableEntry {
@@ -63,7 +67,10 @@ struct TableEntry {
   uint64_t tenant = 0;
   uint32_t first_block = 0, blocks = 0;
   uint8_t kind = 0, flags = 0;  // kinds of a later version included
+  uint64_t start = 0;           // of a first page start_mark(), else 0
 };
+// 48 bits of the token ids of a first page: says without its key that another model knows the same beginning.
+uint64_t start_mark(std::span<const TokenId> tokens);
 
 struct SegmentFooter {
   uint64_t table_offset = 0, entries = 0;
@@ -76,10 +83,16 @@ Result<SegmentHeader> decode_header(std::span<const uint8_t> block);
 
 inline constexpr int64_t kMostRecordBytes = 64 << 20;
 int64_t record_bytes(size_t tokens, size_t payload);
-// `out` is record_bytes() long.
+// Where tokens and payload begin in a record.
+inline constexpr size_t kRecordTokens = 128;
+inline constexpr size_t record_payload_at(size_t tokens) { return kRecordTokens + tokens * sizeof(TokenId); }
+uint8_t flags_of(const RecordView& record);
+// `out` is record_bytes() long. What lies in its place already, as in an image, is not copied.
 void encode_record(uint64_t identity, uint64_t offset, const RecordView& record, std::span<uint8_t> out);
 // Bytes of the record whose first block is given, by its own word; 0 when no record of this segment begins at `offset`.
 int64_t claimed_record_bytes(uint64_t identity, uint64_t offset, std::span<const uint8_t> block);
+// The head of a record with its tokens, of its first bytes only: nothing but lengths is checked.
+Result<RecordView> peek_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes);
 // The entry of a sound record in `bytes` (the record and nothing else).
 Result<TableEntry> check_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes);
 // The record itself; its spans lie in `bytes`. kUnsupported for a kind of a later version.

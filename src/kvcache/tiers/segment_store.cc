@@ -8,8 +8,6 @@
 namespace deepinfer {
 namespace {
 
-// A read that fails may be one bad sector; this many after each other are a disk that is gone.
-constexpr int64_t kFaultsUntilPause = 4;
 // Each class may have a segment being written; with more of them than that below the limit, something can always be removed.
 constexpr int64_t kSegmentsBelowLimit = 16;
 
@@ -17,13 +15,6 @@ SegmentStoreOptions fitted(SegmentStoreOptions options) {
   const int64_t most = options.limit_bytes / kSegmentsBelowLimit / kStoreBlock * kStoreBlock;
   options.segment_bytes = std::min(options.segment_bytes, most);
   return options;
-}
-
-// What makes a sound record the wrong one.
-bool is_the_same(const RecordView& stored, const RecordView& wanted) {
-  return stored.kind == wanted.kind && stored.exact == wanted.exact && stored.key == wanted.key &&
-         stored.parent == wanted.parent && stored.tenant == wanted.tenant &&
-         std::equal(stored.tokens.begin(), stored.tokens.end(), wanted.tokens.begin(), wanted.tokens.end());
 }
 
 }  // namespace
@@ -78,103 +69,14 @@ bool SegmentStore::contains(RecordKind kind, const PageKey& key) const {
   return found && is_live(found->segment, now);
 }
 
-StoreRead SegmentStore::read(const RecordView& wanted, std::span<uint8_t> payload) {
-  PageLocation at;
-  uint64_t identity = 0;
-  bool ageing = false;
-  {
-    const int64_t now = now_s();
-    const std::lock_guard lock(index_);
-    const PageLocation* found = locations(wanted.kind).find(wanted.key);
-    if (!found || !is_live(found->segment, now)) return StoreRead::kMiss;
-    if (clock_.now_us() < read_again_us_) return StoreRead::kFault;
-    at = *found;
-    const SegmentHeader& header = segments_[at.segment].header;
-    identity = header.identity;
-    ageing = is_ageing(options_.lives, header.retention, header.expires_s, now);
-  }
-  const std::shared_ptr<DiskFile> file = file_of(at.segment);
-  if (!file) return StoreRead::kFault;
-  const int64_t offset = int64_t{at.first_block} * kStoreBlock;
-  BlockBuffer buffer(record_bytes(wanted.tokens.size(), payload.size()));
-  const Status got = file->read(offset, buffer.bytes());
-  if (!got) {
-    read_failed(wanted, at, got.error());
-    return got.error().code == ErrorCode::kCorrupt ? StoreRead::kMiss : StoreRead::kFault;
-  }
-  const auto record = decode_record(identity, static_cast<uint64_t>(offset), buffer.bytes());
-  if (!record) {
-    read_failed(wanted, at, record.error());
-    return StoreRead::kMiss;
-  }
-  const bool same = is_the_same(*record, wanted) && record->payload.size() == payload.size();
-  if (same) std::copy(record->payload.begin(), record->payload.end(), payload.begin());
+MissReason SegmentStore::why_missing(const PageKey& key) const {
+  const int64_t now = now_s();
   const std::lock_guard lock(index_);
-  faults_in_a_row_ = 0;
-  if (!same) {
-    // Somebody else's page under the same key stays for them.
-    ++stats_.wrong_records;
-    return StoreRead::kMiss;
-  }
-  ++stats_.read_records;
-  stats_.read_bytes += static_cast<int64_t>(payload.size());
-  return ageing ? StoreRead::kHitAgeing : StoreRead::kHit;
-}
-
-std::shared_ptr<DiskFile> SegmentStore::file_of(uint32_t segment) {
-  std::string path;
-  {
-    const std::lock_guard lock(index_);
-    Segment& at = segments_[segment];
-    at.last_use = ++uses_;
-    if (at.file) return at.file;
-    path = at.path;
-  }
-  auto opened = disk_.open(full(path), false);
-  const std::lock_guard lock(index_);
-  Segment& at = segments_[segment];
-  if (!opened) {
-    stats_.last_error = opened.error().message;
-    count_fault();
-    // Unlinked by another process. If it is there again some day, refresh() finds it as a new one.
-    if (opened.error().code == ErrorCode::kNotFound && at.live) forget(at);
-    return nullptr;
-  }
-  const std::shared_ptr<DiskFile> file = *std::move(opened);
-  if (at.file || !at.live) return file;
-  if (open_files_ >= options_.open_files) close_oldest();
-  at.file = file;
-  ++open_files_;
-  return file;
-}
-
-void SegmentStore::close_oldest() {
-  Segment* oldest = nullptr;
-  for (Segment& other : segments_) {
-    if (other.file && (!oldest || other.last_use < oldest->last_use)) oldest = &other;
-  }
-  if (!oldest) return;
-  oldest->file.reset();
-  --open_files_;
-}
-
-void SegmentStore::count_fault() {
-  ++stats_.read_faults;
-  if (++faults_in_a_row_ < kFaultsUntilPause) return;
-  faults_in_a_row_ = 0;
-  read_again_us_ = clock_.now_us() + options_.retry_us;
-}
-
-void SegmentStore::read_failed(const RecordView& wanted, PageLocation location, const Error& error) {
-  const std::lock_guard lock(index_);
-  if (error.code != ErrorCode::kCorrupt && error.code != ErrorCode::kUnsupported) {
-    stats_.last_error = error.message;
-    return count_fault();
-  }
-  const size_t before = locations(wanted.kind).size();
-  locations(wanted.kind).erase(wanted.key, location);
-  // Readers that meet the same damage at the same time count it once.
-  if (locations(wanted.kind).size() < before) ++stats_.corrupt_records;
+  const PageLocation* found = pages_.find(key);
+  if (!found) return MissReason::kNew;
+  if (is_live(found->segment, now)) return MissReason::kNone;
+  const int64_t expires_s = segments_[found->segment].header.expires_s;
+  return expires_s != 0 && expires_s <= now ? MissReason::kExpired : MissReason::kEvicted;
 }
 
 SegmentStoreStats SegmentStore::stats() const {

@@ -14,6 +14,7 @@
 //   if (store->read(wanted, payload) != StoreRead::kMiss) ...    // wanted: all but the payload
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/prefix_verdict.h"
 #include "kvcache/tiers/page_locations.h"
 #include "kvcache/tiers/retention.h"
 #include "kvcache/tiers/segment_file.h"
@@ -75,8 +77,17 @@ class SegmentStore {
   // How many of `keys`, from the first on, have a stored page. Neither waits for the disk nor allocates.
   size_t match(std::span<const PageKey> keys) const;
   bool contains(RecordKind kind, const PageKey& key) const;
+  // kNone: it is there. kExpired, kEvicted: it was, as far as the table remembers. kNew: never heard of.
+  MissReason why_missing(const PageKey& key) const;
+  // This tenant's prompts of another model, program or layout below the root begin with this page.
+  bool known_elsewhere(uint64_t tenant, std::span<const TokenId> first_page) const;
+  // How often segments were found gone that this process did not remove.
+  uint32_t losses() const { return losses_.load(std::memory_order_relaxed); }
   // Copies the payload of the record that is `wanted` in all but its payload. REQUIRES: payload has the stored length.
   StoreRead read(const RecordView& wanted, std::span<uint8_t> payload);
+  // The same without a copy: each record comes whole into its image, which holds `payload` in its place. Records that lie behind
+  // each other, in a file and in memory, come in one read.
+  void read(std::span<const RecordView> wanted, std::span<StoreRead> out);
 
   // Looks at the folder again: what others wrote, what expired, what is gone.
   Status refresh();
@@ -127,11 +138,21 @@ class SegmentStore {
   // Seals what a dead writer left; false when its writer lives or nothing can be written here.
   bool recover(const SegmentName& name, uint64_t identity, SegmentContent& content);
   void reject(const SegmentName& name, const Error& error);
+  void look_at_others();
+  Result<int64_t> look_at_other(const std::string& path);
   bool is_ours(const SegmentHeader& header, const SegmentName& name) const;
   uint32_t add_segment(Segment segment);
   void add_entries(uint32_t segment, std::span<const TableEntry> entries);
 
-  // Reading.
+  // Reading (segment_store_read.cc).
+  struct Place {
+    PageLocation at;
+    uint64_t identity = 0;
+    bool ageing = false;
+  };
+  StoreRead find(const RecordView& wanted, int64_t now_s, Place& out) const;  // holds index_
+  void read_run(std::span<const RecordView> wanted, std::span<const Place> places, std::span<StoreRead> out);
+  StoreRead accept(const RecordView& wanted, const Place& place);
   std::shared_ptr<DiskFile> file_of(uint32_t segment);
   void close_oldest();
   void read_failed(const RecordView& wanted, PageLocation location, const Error& error);
@@ -147,15 +168,20 @@ class SegmentStore {
   std::unique_ptr<DiskLock> writer_lock_;
   uint64_t writer_ = 0, next_sequence_ = 1;
   int64_t write_again_us_ = 0;
-  std::unordered_set<std::string> rejected_;  // paths of segments that are not for us
+  std::unordered_set<std::string> rejected_;         // paths of segments that are not for us
+  std::unordered_map<std::string, int64_t> others_;  // when segments of other fingerprints expire, by path; 0: never
+  int64_t look_again_us_ = 0;                        // at them
+  int32_t others_read_ = 0;
 
   mutable std::mutex index_;       // never held while the disk is asked; guards what follows
   std::vector<Segment> segments_;  // numbers are never used again
   std::unordered_map<std::string, uint32_t> by_path_;
   PageLocations pages_, snapshots_;
+  std::unordered_set<uint64_t> other_starts_;  // tenants' first pages in segments of other fingerprints
   int64_t open_files_ = 0, uses_ = 0;
   int64_t read_again_us_ = 0, faults_in_a_row_ = 0;
   SegmentStoreStats stats_;
+  std::atomic<uint32_t> losses_{0};
 };
 
 }  // namespace deepinfer

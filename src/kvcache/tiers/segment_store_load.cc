@@ -12,6 +12,7 @@ namespace deepinfer {
 Status SegmentStore::refresh() {
   const std::lock_guard lock(writing_);
   Status looked = look();
+  if (looked && clock_.now_us() >= look_again_us_) look_at_others();
   if (looked) return looked;
   const std::lock_guard counting(index_);
   ++stats_.read_faults;
@@ -56,6 +57,7 @@ void SegmentStore::forget_vanished(const std::vector<DiskEntry>& listed) {
       Segment& segment = segments_[i];
       if (!segment.live || there.contains(segment.path)) continue;
       forget(segment);
+      losses_.fetch_add(1, std::memory_order_relaxed);
       for (const Writing& active : active_) lost_our_own |= active.writer && active.segment == i;
     }
   }
@@ -74,8 +76,7 @@ void SegmentStore::forget(Segment& segment) {
 
 bool SegmentStore::is_ours(const SegmentHeader& header, const SegmentName& name) const {
   return header.fingerprint == options_.fingerprint && header.page_tokens == options_.page_tokens &&
-         header.page_bytes == options_.page_bytes && header.sections == options_.sections && header.retention == name.retention &&
-         header.writer == name.writer && header.sequence == name.sequence;
+         header.page_bytes == options_.page_bytes && header.sections == options_.sections && is_named(header, name);
 }
 
 void SegmentStore::load(const SegmentName& name, int64_t bytes) {

@@ -152,6 +152,7 @@ std::vector<StoreFile> SegmentStore::files_below_root(int64_t& bytes_to_come) {
       const auto known = by_path_.find(entry.path);
       file.retention = name.retention;
       file.other_fingerprint = known == by_path_.end();
+      if (const auto other = others_.find(entry.path); other != others_.end()) file.expires_s = other->second;
       file.written = false;
       if (known != by_path_.end()) {
         const Segment& segment = segments_[known->second];

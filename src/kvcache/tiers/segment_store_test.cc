@@ -229,5 +229,65 @@ TEST(SegmentStoreOnFiles, PagesComeBackPastThePageCacheAndThroughIt) {
   }
 }
 
+// A store of an older build, or of another model, ages like our own although nobody needs its room.
+TEST(SegmentStores, OtherFingerprintsExpireByAge) {
+  MemoryDisk disk;
+  ManualClock clock;
+  SegmentStoreOptions other = test_store_options("kv");
+  other.fingerprint = store_fingerprint("another build");
+  {
+    const auto store = must_open(disk, clock, other);
+    ASSERT_TRUE(put_page(*store, TestPage(1)).ok());
+    ASSERT_TRUE(put_page(*store, TestPage(2), RetentionClass::kPinned).ok());
+  }
+  const auto segments = [&] {
+    const auto paths = disk.paths();
+    return std::count_if(paths.begin(), paths.end(), [](const std::string& path) { return path.ends_with(".seg"); });
+  };
+  must_open(disk, clock, test_store_options("kv"));
+  EXPECT_EQ(segments(), 2);
+  clock.advance_us(int64_t{9} * 86'400 * 1'000'000);
+  must_open(disk, clock, test_store_options("kv"));
+  EXPECT_EQ(segments(), 1) << "what is pinned stays";
+}
+
+TEST(SegmentStores, NeighboursAreReadTogetherAndABadOneCostsItself) {
+  MemoryDisk disk;
+  ManualClock clock;
+  const auto store = must_open(disk, clock, test_store_options("kv"));
+  std::vector<TestPage> pages;
+  for (uint64_t i = 0; i < 8; ++i) pages.emplace_back(i);
+  std::vector<RecordView> records;
+  for (const TestPage& page : pages) records.push_back(page.record());
+  ASSERT_TRUE(store->put(RetentionClass::kChat, records).ok());
+  int64_t reads = 0;
+  disk.set_fault([&](std::string_view what, const std::string&) {
+    reads += what == "read";
+    return Status();
+  });
+  const auto bytes = static_cast<size_t>(record_bytes(kTestPageTokens, kTestPageBytes));
+  BlockBuffer buffer(static_cast<int64_t>(bytes * pages.size()));
+  const auto read = [&] {
+    for (size_t i = 0; i < records.size(); ++i) {
+      records[i].image = buffer.bytes().subspan(i * bytes, bytes);
+      records[i].payload = records[i].image.subspan(record_payload_at(kTestPageTokens), kTestPageBytes);
+    }
+    std::vector<StoreRead> out(records.size());
+    store->read(records, out);
+    return out;
+  };
+  EXPECT_EQ(read(), std::vector<StoreRead>(8, StoreRead::kHit));
+  EXPECT_EQ(reads, 1);
+  for (size_t i = 0; i < pages.size(); ++i)
+    EXPECT_TRUE(std::equal(pages[i].payload.begin(), pages[i].payload.end(), records[i].payload.begin())) << i;
+  for (const std::string& path : disk.paths()) {
+    if (path.ends_with(".seg")) disk.bytes_of(path)[4096 + 3 * bytes + 300] ^= 1;
+  }
+  std::vector<StoreRead> expected(8, StoreRead::kHit);
+  expected[3] = StoreRead::kMiss;
+  EXPECT_EQ(read(), expected);
+  EXPECT_EQ(store->stats().corrupt_records, 1);
+}
+
 }  // namespace
 }  // namespace deepinfer

@@ -2,7 +2,8 @@
 //
 // The engine takes a slot, enqueues the copy of a page into it, and lets go of the page: the device works in order, so whatever
 // writes to that page later comes after the copy. When the copy was waited for the slot is the writer's. Both sides
-// meet in two counters only.
+// meet in two counters only. A slot is a record as it lies in a file, so that it is written from here: between the device and the
+// disk a page is touched by its checksum only.
 // Promise: no call allocates, locks or waits. Threads: the engine's side one thread, the writer's side one other.
 //
 //   if (StagingRing::Slot* slot = ring.take()) { ...; device.download(slot->payload.data(), page, bytes); slot->ticket = ...; }
@@ -10,6 +11,7 @@
 //   for (size_t i = 0; i < ring.ready(); ++i) use(ring.at(i));  ring.release(n);   // writer
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -17,6 +19,7 @@
 
 #include "core/types.h"
 #include "kvcache/tiers/segment_format.h"
+#include "kvcache/tiers/store_disk.h"
 #include "ops/device.h"
 
 namespace deepinfer {
@@ -27,17 +30,23 @@ class StagingRing {
     RetentionClass retention = RetentionClass::kChat;
     PageKey key, parent;
     uint64_t tenant = 0;
+    bool starts = false;  // the first page of its prompts
     std::span<TokenId> tokens;
     std::span<uint8_t> payload;
-    Ticket ticket = 0;  // of the copy into `payload`
-    bool good = true;   // the copy came through
+    std::span<uint8_t> image;  // both lie in it (RecordView)
+    Ticket ticket = 0;         // of the copy into `payload`
+    bool good = true;          // the copy came through
   };
 
   StagingRing(size_t slots, size_t page_tokens, size_t payload_bytes)
-      : slots_(slots), tokens_(slots * page_tokens), payloads_(slots * payload_bytes) {
+      : slots_(slots), records_(static_cast<int64_t>(slots) * record_bytes(page_tokens, payload_bytes)) {
+    const auto bytes = static_cast<size_t>(record_bytes(page_tokens, payload_bytes));
+    std::fill(records_.bytes().begin(), records_.bytes().end(), uint8_t{0});  // no step meets memory for the first time
     for (size_t i = 0; i < slots; ++i) {
-      slots_[i].tokens = std::span(tokens_).subspan(i * page_tokens, page_tokens);
-      slots_[i].payload = std::span(payloads_).subspan(i * payload_bytes, payload_bytes);
+      const auto image = records_.bytes().subspan(i * bytes, bytes);
+      slots_[i].image = image;
+      slots_[i].tokens = {reinterpret_cast<TokenId*>(&image[kRecordTokens]), page_tokens};
+      slots_[i].payload = image.subspan(record_payload_at(page_tokens), payload_bytes);
     }
   }
 
@@ -64,8 +73,7 @@ class StagingRing {
   Slot& slot(size_t i) { return slots_[i % slots_.size()]; }
 
   std::vector<Slot> slots_;
-  std::vector<TokenId> tokens_;
-  std::vector<uint8_t> payloads_;
+  BlockBuffer records_;
   size_t taken_ = 0;
   std::atomic<size_t> settled_{0}, released_{0};
 };

@@ -32,6 +32,7 @@ class BlockBuffer {
     DI_CHECK(data_ != nullptr && bytes % kStoreBlock == 0);
   }
   std::span<uint8_t> bytes() { return {data_.get(), size_}; }
+  std::span<const uint8_t> bytes() const { return {data_.get(), size_}; }
   std::span<uint8_t> first(int64_t bytes) { return {data_.get(), static_cast<size_t>(bytes)}; }
 
  private:
@@ -48,6 +49,14 @@ class DiskFile {
   // All of `out` or an error; reading past the end is kCorrupt.
   virtual Status read(int64_t offset, std::span<uint8_t> out) const = 0;
   virtual Status write(int64_t offset, std::span<const uint8_t> bytes) = 0;
+  // The parts behind each other; where the system can, in one call.
+  virtual Status write_parts(int64_t offset, std::span<const std::span<const uint8_t>> parts) {
+    for (const auto part : parts) {
+      DI_CHECK_OK(write(offset, part));
+      offset += static_cast<int64_t>(part.size());
+    }
+    return {};
+  }
   virtual Status truncate(int64_t bytes) = 0;
   virtual Status sync() = 0;
   virtual Result<int64_t> size() const = 0;

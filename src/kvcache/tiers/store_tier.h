@@ -9,7 +9,7 @@
 //
 //   auto load = tier->load({...});
 //   while (!tier->is_over(*load)) ...;                 // polled between steps
-//   use(load->payload, load->ready()); tier->retire(std::move(load), device.record());
+//   for (size_t i = 0; i < load->ready(); ++i) use(load->page(i)); tier->retire(std::move(load), device.record());
 #pragma once
 
 #include <semaphore.h>
@@ -20,6 +20,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,7 +45,7 @@ struct StoreTierOptions {
   int64_t retry_us = 30'000'000;   // until a disk that failed is tried again
   StoreDeadline deadline;
   int32_t staged_pages = 256, staged_snapshots = 8;
-  int32_t readers = 4;  // pages asked for at once
+  int32_t readers = 4;  // reads under way at once, each of several pages
 };
 
 struct StoreTierStats {
@@ -69,7 +70,7 @@ struct StoreLoad {
 
   // Valid when over.
   size_t ready() const { return come; }
-  std::unique_ptr<uint8_t[]> payload;   // pages, one behind the other
+  const uint8_t* page(size_t i) const { return records->bytes().data() + i * record_bytes + payload_at; }
   std::unique_ptr<uint8_t[]> snapshot;  // null when it has not come
   MissReason reason = MissReason::kNone;
 
@@ -77,6 +78,8 @@ struct StoreLoad {
   enum class Item : uint8_t { kPending, kThere, kMissing, kFault };
   size_t items() const { return pages + (border > 0 ? 1 : 0); }
   std::unique_ptr<std::atomic<Item>[]> states;
+  std::optional<BlockBuffer> records;  // of the pages, one behind the other, as they lie in files
+  size_t record_bytes = 0, payload_at = 0;
   std::unique_ptr<uint8_t[]> snapshot_buffer;
   std::atomic<size_t> finished{0}, cut{std::numeric_limits<size_t>::max()};  // cut: the first page that has not come
   std::atomic<bool> abandoned{false};
@@ -104,6 +107,14 @@ class StoreTier {
 
   size_t match(std::span<const PageKey> keys) const { return store_->match(keys); }
   bool has_snapshot(const PageKey& key) const { return store_->contains(RecordKind::kSnapshot, key); }
+  MissReason why_missing(const PageKey& key) const { return store_->why_missing(key); }
+  bool known_elsewhere(uint64_t tenant, std::span<const TokenId> first_page) const {
+    return store_->known_elsewhere(tenant, first_page);
+  }
+  // After a load that was late the disk is left alone.
+  bool rests() const { return clock_.now_us() < slow_until_us_.load(std::memory_order_relaxed); }
+  // Grows when stored pages went that this process did not remove.
+  uint32_t losses() const { return store_->losses(); }
   int64_t load_bytes(size_t pages, bool snapshot) const;
   // 0: unknown. Next to nothing for some time after a load that was late.
   double read_bytes_per_us() const;
@@ -122,8 +133,11 @@ class StoreTier {
   void write_loop();
   void write(StagingRing& ring, RecordKind kind);
   void read_loop();
-  void read_item(StoreLoad& load, size_t item);
-  RecordView wanted(const StoreLoad& load, size_t item) const;
+  void read_pages(StoreLoad& load, size_t first, size_t count);
+  void read_snapshot(StoreLoad& load);
+  static void note(StoreLoad& load, size_t item, StoreRead got);
+  void finish(StoreLoad& load, size_t finished);
+  RecordView wanted(StoreLoad& load, size_t item) const;
   void measure(const StoreLoad& load);
 
   const StoreTierOptions options_;

@@ -72,8 +72,7 @@ TEST_F(StoreTiers, WhatIsStagedIsBroughtBackByTheNext) {
   const auto come = load(*tier, 40);
   ASSERT_EQ(come->ready(), 40u);
   for (uint64_t i = 0; i < 40; ++i) {
-    EXPECT_TRUE(std::equal(come->payload.get() + i * kTestPageBytes, come->payload.get() + (i + 1) * kTestPageBytes,
-                           page(i).payload.begin()));
+    EXPECT_TRUE(std::equal(come->page(i), come->page(i) + kTestPageBytes, page(i).payload.begin()));
   }
   ASSERT_NE(come->snapshot, nullptr);
   const TestPage snapshot = page(39, RecordKind::kSnapshot);
@@ -116,17 +115,17 @@ TEST_F(StoreTiers, APageThatIsMissingEndsALoadBeforeIt) {
 
 TEST_F(StoreTiers, ALoadEndsByItsDeadline) {
   {
-    const auto tier = open();
-    for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(stage(*tier, page(i)));
+    const auto tier = open(128);
+    for (uint64_t i = 0; i < 80; ++i) ASSERT_TRUE(stage(*tier, page(i)));
     tier->settle(1, true);
   }
   const auto tier = open(64, 30'000);
   disk_.set_fault([](std::string_view what, const std::string&) {
-    if (what == "read") std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (what == "read") std::this_thread::sleep_for(std::chrono::milliseconds(40));
     return Status();
   });
-  const auto come = load(*tier, 20);
-  EXPECT_LT(come->ready(), 20u);
+  const auto come = load(*tier, 80);
+  EXPECT_LT(come->ready(), 80u);
   EXPECT_EQ(come->reason, MissReason::kLate);
   EXPECT_EQ(tier->stats().late, 1);
   disk_.set_fault(nullptr);

@@ -1,6 +1,8 @@
 #include "kvcache/tiers/store_tools.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,6 +46,8 @@ SurveyedSegment survey_segment(StoreDisk& disk, const std::string& folder, const
   const auto open = [&]() -> Status {
     DI_TRY(const auto file, disk.open(folder + "/" + entry.path, false));
     DI_TRY(out.header, load_header(*file));
+    if (!is_named(out.header, name))
+      return corrupt(fmt::format("{} is misnamed: its header is that of another file", entry.path));
     DI_TRY(const SegmentContent content, load_segment(*file, out.header.identity, kStoreBlock));
     survey_records(*file, content, read_all, out);
     return {};
@@ -52,29 +56,92 @@ SurveyedSegment survey_segment(StoreDisk& disk, const std::string& folder, const
   return out;
 }
 
+// Heads of records, to walk from a first page to those that continue it.
+class PrefixSearch {
+ public:
+  explicit PrefixSearch(std::span<const TokenId> prefix) : prefix_(prefix) {}
+
+  Status add(const DiskFile& file, uint64_t identity, std::span<const TableEntry> entries, size_t page_tokens) {
+    const int64_t head_bytes = record_bytes(page_tokens, 0);
+    BlockBuffer head(head_bytes);
+    for (const TableEntry& entry : entries) {
+      if (entry.kind != static_cast<uint8_t>(RecordKind::kPage) || bytes_of(entry) < head_bytes) continue;
+      DI_CHECK_OK(file.read(int64_t{entry.first_block} * kStoreBlock, head.bytes()));
+      const auto record = peek_record(identity, uint64_t{entry.first_block} * kStoreBlock, head.bytes());
+      if (!record || record->tokens.size() != page_tokens) continue;
+      const Page page{record->key, {record->tokens.begin(), record->tokens.end()}};
+      (record->starts ? firsts_ : children_[record->parent]).push_back(page);
+    }
+    return {};
+  }
+
+  // Keys of all pages that lie on the prefix or behind its end.
+  std::unordered_set<PageKey, PageKeyHash> keys() const {
+    std::unordered_set<PageKey, PageKeyHash> out;
+    std::vector<std::pair<PageKey, size_t>> walk;
+    const auto visit = [&](const Page& page, size_t at) {
+      const auto part = prefix_.subspan(std::min(at, prefix_.size()));
+      const size_t size = std::min(part.size(), page.tokens.size());
+      if (!std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(size), page.tokens.begin())) return;
+      if (out.insert(page.key).second) walk.emplace_back(page.key, at + page.tokens.size());
+    };
+    for (const Page& page : firsts_) visit(page, 0);
+    while (!walk.empty()) {
+      const auto [key, at] = walk.back();
+      walk.pop_back();
+      const auto children = children_.find(key);
+      if (children == children_.end()) continue;
+      for (const Page& page : children->second) visit(page, at);
+    }
+    return out;
+  }
+
+ private:
+  struct Page {
+    PageKey key;
+    std::vector<TokenId> tokens;
+  };
+  std::span<const TokenId> prefix_;
+  std::vector<Page> firsts_;
+  std::unordered_map<PageKey, std::vector<Page>, PageKeyHash> children_;
+};
+
 // Moves what stays of one segment into others that live as long.
 class Dropper {
  public:
   Dropper(StoreDisk& disk, std::string folder, const StoreSelection& selection, uint64_t writer)
       : disk_(disk), folder_(std::move(folder)), selection_(selection), writer_(writer) {}
 
-  Status drop(const SurveyedSegment& segment) {
-    int64_t selected = 0, all = 0;
-    for (const auto& [tenant, share] : segment.tenants) {
-      all += share.records;
-      if (!selection_.tenant || tenant == *selection_.tenant) selected += share.records;
+  Status find_prefix(const StoreSurvey& survey) {
+    PrefixSearch search(selection_.prefix);
+    for (const SurveyedSegment& segment : survey.segments) {
+      if (!segment.error.empty()) continue;
+      DI_TRY(const auto file, disk_.open(folder_ + "/" + segment.path, false));
+      DI_TRY(const SegmentContent content, load_segment(*file, segment.header.identity, kStoreBlock));
+      DI_CHECK_OK(search.add(*file, segment.header.identity, content.entries, segment.header.page_tokens));
     }
+    keys_ = search.keys();
+    return {};
+  }
+
+  Status drop(const SurveyedSegment& segment) {
     if (selection_.retention && segment.name.retention != *selection_.retention) return {};
-    if (selection_.tenant && selected == 0) return {};
-    const bool whole = selected == all;
+    SegmentContent content;
+    DI_TRY(const auto file, disk_.open(folder_ + "/" + segment.path, false));
+    if (segment.error.empty()) {
+      DI_TRY(content, load_segment(*file, segment.header.identity, kStoreBlock));
+    }
+    const auto selected =
+        std::count_if(content.entries.begin(), content.entries.end(), [&](const auto& entry) { return goes(entry); });
+    if (selected == 0 && (selection_.tenant || !selection_.prefix.empty())) return {};
     std::unique_ptr<DiskLock> lock;
     if (!segment.sealed) {
       auto taken = disk_.lock(folder_ + "/" + segment.name.fingerprint + "/" + lock_name(segment.name.writer));
       if (!taken) return done_.in_use.push_back(segment.path), Status();
       lock = *std::move(taken);
     }
-    if (!whole) {
-      DI_CHECK_OK(move_others(segment));
+    if (static_cast<size_t>(selected) < content.entries.size()) {
+      DI_CHECK_OK(move_others(segment, *file, content));
       ++done_.rewritten_segments;
     } else {
       ++done_.removed_segments;
@@ -86,20 +153,23 @@ class Dropper {
   const StoreDrop& done() const { return done_; }
 
  private:
-  Status move_others(const SurveyedSegment& segment) {
+  bool goes(const TableEntry& entry) const {
+    if (selection_.tenant && entry.tenant != *selection_.tenant) return false;
+    return selection_.prefix.empty() || keys_.contains(entry.key);
+  }
+
+  Status move_others(const SurveyedSegment& segment, const DiskFile& file, const SegmentContent& content) {
     const std::string fingerprint = folder_ + "/" + segment.name.fingerprint;
     DI_TRY(const auto lock, disk_.lock(fingerprint + "/" + lock_name(writer_)));
-    DI_TRY(const auto file, disk_.open(folder_ + "/" + segment.path, false));
-    DI_TRY(const SegmentContent content, load_segment(*file, segment.header.identity, kStoreBlock));
     SegmentHeader header = segment.header;
     header.writer = writer_, header.sequence = ++sequence_;
     const std::string path = segment_path({segment.name.fingerprint, segment.name.retention, writer_, header.sequence});
     DI_TRY(auto writer, SegmentWriter::create(disk_, folder_ + "/" + path, header));
     std::vector<TableEntry> written;
     for (const TableEntry& entry : content.entries) {
-      if (entry.tenant == *selection_.tenant) continue;
+      if (goes(entry)) continue;
       BlockBuffer buffer(bytes_of(entry));
-      const auto record = read_record(*file, segment.header.identity, entry, buffer);
+      const auto record = read_record(file, segment.header.identity, entry, buffer);
       if (!record) continue;  // damaged
       DI_CHECK_OK(writer->append({&*record, 1}, written));
     }
@@ -112,6 +182,7 @@ class Dropper {
   const StoreSelection selection_;
   const uint64_t writer_;
   uint64_t sequence_ = 0;
+  std::unordered_set<PageKey, PageKeyHash> keys_;  // of the prefix
   StoreDrop done_;
 };
 
@@ -136,6 +207,7 @@ Result<StoreDrop> drop_from_store(StoreDisk& disk, const std::string& folder, co
                                   uint64_t writer_seed) {
   DI_TRY(const StoreSurvey survey, survey_store(disk, folder, false));
   Dropper dropper(disk, folder, selection, writer_seed);
+  if (!selection.prefix.empty()) DI_CHECK_OK(dropper.find_prefix(survey));
   for (const SurveyedSegment& segment : survey.segments) DI_CHECK_OK(dropper.drop(segment));
   return dropper.done();
 }

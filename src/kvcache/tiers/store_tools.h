@@ -51,6 +51,8 @@ Result<StoreSurvey> survey_store(StoreDisk& disk, const std::string& folder, boo
 struct StoreSelection {
   std::optional<uint64_t> tenant;
   std::optional<RetentionClass> retention;
+  // Prompts that begin with these ids, from their first page on: whatever holds a part of that beginning, or continues it.
+  std::vector<TokenId> prefix;
 };
 
 struct StoreDrop {

@@ -59,6 +59,34 @@ TEST_F(StoreTools, AClassIsDroppedByRemovingItsFiles) {
   for (uint64_t i = 0; i < kPages; ++i) EXPECT_EQ(find_page(*store, TestPage(i)), i % 2 ? Found::kExact : Found::kMiss) << i;
 }
 
+// A chain of three pages, and one that leaves it behind its first page.
+TEST_F(StoreTools, APrefixIsDroppedWithWhatContinuesItAndNothingElse) {
+  std::vector<TestPage> pages;
+  for (uint64_t i = 0; i < 5; ++i) pages.emplace_back(i);
+  pages[1].parent = pages[3].parent = pages[0].key, pages[2].parent = pages[1].key;
+  {
+    const auto store = open();
+    fill(*store);
+    for (uint64_t i = 0; i < pages.size(); ++i) {
+      TestPage& page = pages[i];
+      page.key.high ^= 1, page.tenant = 9;  // apart from those of fill()
+      if (i >= 1 && i <= 3) page.parent.high ^= 1;
+      page.tokens[7] = 5;
+      RecordView record = page.record();
+      record.starts = i == 0 || i == 4;
+      ASSERT_TRUE(store->put(i % 2 ? RetentionClass::kAgent : RetentionClass::kChat, {&record, 1}).ok());
+    }
+  }
+  std::vector<TokenId> prefix = pages[0].tokens;
+  prefix.insert(prefix.end(), pages[1].tokens.begin(), pages[1].tokens.begin() + 2);
+  const auto dropped = drop_from_store(disk_, "/store", {.prefix = prefix}, 99);
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(dropped->removed_records, 3) << "the prefix's own pages and the third, which continues it";
+  const auto store = open();
+  for (uint64_t i = 0; i < pages.size(); ++i) EXPECT_EQ(find_page(*store, pages[i]), i < 3 ? Found::kMiss : Found::kExact) << i;
+  for (uint64_t i = 0; i < kPages; ++i) EXPECT_EQ(find_page(*store, TestPage(i)), Found::kExact) << i;
+}
+
 TEST_F(StoreTools, WhatALivingServerWritesIsToldAndLeft) {
   const auto store = open();
   fill(*store);
@@ -68,6 +96,18 @@ TEST_F(StoreTools, WhatALivingServerWritesIsToldAndLeft) {
   ASSERT_TRUE(store->refresh().ok());
   EXPECT_EQ(find_page(*store, TestPage(kPages - 1)), Found::kExact);
   EXPECT_EQ(find_page(*store, TestPage(0)), Found::kMiss);
+}
+
+TEST_F(StoreTools, FilesUnderEachOthersNamesAreFound) {
+  fill(*open());
+  std::vector<std::string> files;
+  for (const SurveyedSegment& segment : survey(true).segments) files.push_back(segment.path);
+  ASSERT_GE(files.size(), 2u);
+  disk_.swap_files("/store/" + files[0], "/store/" + files[1]);
+  disk_.add("/store/" + files[0].substr(0, files[0].size() - 5) + "f.seg", disk_.bytes_of("/store/" + files[2]));
+  int64_t unreadable = 0;
+  for (const SurveyedSegment& segment : survey(true).segments) unreadable += segment.error.find("misnamed") != std::string::npos;
+  EXPECT_EQ(unreadable, 3);
 }
 
 TEST_F(StoreTools, DamageIsFoundByReadingAll) {
