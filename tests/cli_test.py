@@ -89,7 +89,7 @@ def unknown_command_names_the_nearest():
 
 @case
 def planned_command_says_so():
-    one_line_error(run('route'), 1, 'route: not built yet')
+    one_line_error(run('plan'), 1, 'plan: not built yet')
 
 
 @case

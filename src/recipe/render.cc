@@ -32,13 +32,11 @@ std::vector<Message> merge_users(const std::vector<Message>& messages) {
   return out;
 }
 
-// The part [begin, end) of a text with its pictures.
-RichText part_of(const RichText& text, size_t begin, size_t end) {
+// The part [begin, end) of a text with its pictures from `next` on; one that stands at the end belongs to it.
+RichText part_of(const RichText& text, size_t begin, size_t end, size_t& next) {
   RichText out(text.text.substr(begin, end - begin));
-  for (const RichText::Placement& image : text.images) {
-    // One that stands at a border ended the part before it.
-    if ((image.offset > begin || begin == 0) && image.offset <= end) out.images.push_back({image.offset - begin, image.image});
-  }
+  for (; next < text.images.size() && text.images[next].offset <= end; ++next)
+    out.images.push_back({text.images[next].offset - begin, text.images[next].image});
   return out;
 }
 
@@ -138,13 +136,13 @@ class Renderer {
   void add_content(const Message& message) {
     const RichText& content = message.content;
     if (message.joined.empty()) return prompt_.add_rich(content);
-    size_t begin = 0;
+    size_t begin = 0, picture = 0;
     for (const auto& [next, source] : message.joined) {
-      prompt_.add_rich(part_of(content, begin, next));
+      prompt_.add_rich(part_of(content, begin, next, picture));
       prompt_.mark(source);
       begin = next;
     }
-    prompt_.add_rich(part_of(content, begin, content.text.size()));
+    prompt_.add_rich(part_of(content, begin, content.text.size(), picture));
   }
 
   void add_assistant(size_t i) {
