@@ -108,48 +108,32 @@ class RelayBench {
       addresses += fmt::format("{}127.0.0.1:{}", i == 0 ? "" : ",", port);
     }
     DI_CHECK_OK(router_.start(program, with({"route", "--workers", addresses})));
-    DI_CHECK_OK(load(alone_, 8, 500, true).status);
-    DI_CHECK_OK(load(router_, 8, 500, true).status);
+    DI_CHECK_OK(load(alone_, 8, 500, true));
+    DI_CHECK_OK(load(router_, 8, 500, true));
     DI_CHECK_OK(one_answer());
     DI_CHECK_OK(whole_answers());
     return streamed_tokens();
   }
 
  private:
-  struct Load {
-    Status status;
-    LoadResult result;
-  };
-  static Load load(ServerProcess& server, int connections, int64_t requests, bool stream) {
-    Load load;
-    LoadClient client(server.port(), connections);
-    load.status = client.connect();
-    if (!load.status) return load;
-    auto result = client.run(bench_request(stream), requests);
-    if (!result) return load.status = result.error(), load;
-    if (result->failed > 0)
-      load.status = internal_error(fmt::format("{} of {} answers were not 200", result->failed, result->requests));
-    load.result = std::move(*result);
-    return load;
+  static Result<LoadResult> load(ServerProcess& server, int connections, int64_t requests, bool stream) {
+    return run_bench_load(server.port(), connections, requests, bench_request(stream));
   }
 
   // Answers are whole, so that the first token is in the time and not only the head.
   Status one_answer() {
-    const Load alone = load(alone_, 1, kSingle, false), routed = load(router_, 1, kSingle, false);
-    DI_CHECK_OK(alone.status);
-    DI_CHECK_OK(routed.status);
-    const double mine = routed.result.first_byte(0.5) * 1e3, theirs = alone.result.first_byte(0.5) * 1e3;
+    DI_TRY(const LoadResult alone, load(alone_, 1, kSingle, false));
+    DI_TRY(const LoadResult routed, load(router_, 1, kSingle, false));
+    const double mine = routed.first_byte(0.5) * 1e3, theirs = alone.first_byte(0.5) * 1e3;
     report_.add({.name = "router/relay/one answer", .value = mine, .unit = "ms", .baseline = "serve", .ratio = mine / theirs});
     report_.add({.name = "router/relay/one answer added", .value = mine - theirs, .unit = "ms"});
     return {};
   }
 
   Status whole_answers() {
-    const Load alone = load(alone_, kStreams, kWhole, false), routed = load(router_, kStreams, kWhole, false);
-    DI_CHECK_OK(alone.status);
-    DI_CHECK_OK(routed.status);
-    const double mine = static_cast<double>(kWhole) / routed.result.seconds,
-                 theirs = static_cast<double>(kWhole) / alone.result.seconds;
+    DI_TRY(const LoadResult alone, load(alone_, kStreams, kWhole, false));
+    DI_TRY(const LoadResult routed, load(router_, kStreams, kWhole, false));
+    const double mine = static_cast<double>(kWhole) / routed.seconds, theirs = static_cast<double>(kWhole) / alone.seconds;
     report_.add(
         {.name = "router/relay/whole answers", .value = mine, .unit = "requests/s", .baseline = "serve", .ratio = mine / theirs});
     return {};
@@ -158,11 +142,11 @@ class RelayBench {
   Status streamed_tokens() {
     constexpr double kTokens = static_cast<double>(kStreamed) * kBenchTokens * 1e-6;  // for microseconds
     DI_TRY(const double alone_before, alone_.metric(kCpu));
-    DI_CHECK_OK(load(alone_, kStreams, kStreamed, true).status);
+    DI_CHECK_OK(load(alone_, kStreams, kStreamed, true));
     DI_TRY(const double alone_after, alone_.metric(kCpu));
     DI_TRY(const double router_before, router_.metric(kCpu));
     DI_TRY(const double workers_before, workers_cpu());
-    DI_CHECK_OK(load(router_, kStreams, kStreamed, true).status);
+    DI_CHECK_OK(load(router_, kStreams, kStreamed, true));
     DI_TRY(const double router_after, router_.metric(kCpu));
     DI_TRY(const double workers_after, workers_cpu());
     const double serve = (alone_after - alone_before) / kTokens, router = (router_after - router_before) / kTokens;

@@ -28,36 +28,19 @@ class ServeBench {
                                                  std::to_string(options_.streams), "--queue", "4096", "--context", "512"}));
     DI_TRY(hello_, HelloServer::start(600));
     DI_CHECK_OK(idle_connections());  // first, while the process is small
-    DI_CHECK_OK(load(1, 200, false).status);
+    DI_CHECK_OK(load(1, 200, false));
     DI_CHECK_OK(first_byte());
     DI_CHECK_OK(whole_answers());
     return streamed_tokens();
   }
 
  private:
-  struct Load {
-    Status status;
-    LoadResult result;
-  };
-
-  Load run_load(uint16_t port, int connections, int64_t requests, const std::string& request) {
-    Load load;
-    LoadClient client(port, connections);
-    load.status = client.connect();
-    if (!load.status) return load;
-    auto result = client.run(request, requests);
-    if (!result) return load.status = result.error(), load;
-    if (result->failed > 0)
-      load.status = internal_error(fmt::format("{} of {} answers were not 200", result->failed, result->requests));
-    load.result = std::move(*result);
-    return load;
-  }
-  Load load(int connections, int64_t requests, bool stream) {
-    return run_load(server_.port(), connections, requests, bench_request(stream));
+  Result<LoadResult> load(int connections, int64_t requests, bool stream) {
+    return run_bench_load(server_.port(), connections, requests, bench_request(stream));
   }
 
   Status idle_connections() {
-    DI_CHECK_OK(load(options_.connections, 500, false).status);
+    DI_CHECK_OK(load(options_.connections, 500, false));
     DI_TRY(const double before, server_.metric("process_resident_memory_bytes"));
     LoadClient idle(server_.port(), kIdle);
     DI_CHECK_OK(idle.connect());
@@ -70,12 +53,10 @@ class ServeBench {
   }
 
   Status first_byte() {
-    const Load hello = run_load(hello_->port(), 1, kSingle, bench_request(false));
-    DI_CHECK_OK(hello.status);
-    const Load ours = load(1, kSingle, true);
-    DI_CHECK_OK(ours.status);
+    DI_TRY(const LoadResult hello, run_bench_load(hello_->port(), 1, kSingle, bench_request(false)));
+    DI_TRY(const LoadResult ours, load(1, kSingle, true));
     for (const auto& [name, share] : {std::pair("median", 0.5), std::pair("p99", 0.99)}) {
-      const double mine = ours.result.first_byte(share) * 1e3, theirs = hello.result.first_byte(share) * 1e3;
+      const double mine = ours.first_byte(share) * 1e3, theirs = hello.first_byte(share) * 1e3;
       report_.add({.name = fmt::format("serve/first byte {}", name),
                    .value = mine,
                    .unit = "ms",
@@ -87,14 +68,11 @@ class ServeBench {
 
   Status whole_answers() {
     const int64_t requests = int64_t{80} * options_.streams;
-    const Load hello = run_load(hello_->port(), options_.connections, requests, bench_request(false));
-    DI_CHECK_OK(hello.status);
+    DI_TRY(const LoadResult hello, run_bench_load(hello_->port(), options_.connections, requests, bench_request(false)));
     DI_TRY(const double before, server_.metric("process_cpu_seconds_total"));
-    const Load ours = load(options_.connections, requests, false);
-    DI_CHECK_OK(ours.status);
+    DI_TRY(const LoadResult ours, load(options_.connections, requests, false));
     DI_TRY(const double after, server_.metric("process_cpu_seconds_total"));
-    const double mine = static_cast<double>(requests) / ours.result.seconds,
-                 theirs = static_cast<double>(requests) / hello.result.seconds;
+    const double mine = static_cast<double>(requests) / ours.seconds, theirs = static_cast<double>(requests) / hello.seconds;
     report_.add({.name = "serve/hello requests", .value = theirs, .unit = "requests/s"});
     report_.add(
         {.name = "serve/whole answers", .value = mine, .unit = "requests/s", .baseline = "beast hello", .ratio = mine / theirs});
@@ -107,17 +85,16 @@ class ServeBench {
   Status streamed_tokens() {
     const int64_t requests = int64_t{8} * options_.streams;
     DI_TRY(const double before, server_.metric("process_cpu_seconds_total"));
-    const Load ours = load(options_.streams, requests, true);
-    DI_CHECK_OK(ours.status);
+    DI_TRY(const LoadResult ours, load(options_.streams, requests, true));
     DI_TRY(const double after, server_.metric("process_cpu_seconds_total"));
     const double tokens = static_cast<double>(requests) * kTokens;
     report_.add({.name = fmt::format("serve/processor time a streamed token, {} streams", options_.streams),
                  .value = (after - before) / tokens * 1e6,
                  .unit = "us"});
     report_.add({.name = fmt::format("serve/streamed tokens, {} streams", options_.streams),
-                 .value = tokens / ours.result.seconds,
+                 .value = tokens / ours.seconds,
                  .unit = "tokens/s"});
-    report_.add({.name = "serve/events a token", .value = static_cast<double>(ours.result.events) / tokens, .unit = ""});
+    report_.add({.name = "serve/events a token", .value = static_cast<double>(ours.events) / tokens, .unit = ""});
     return {};
   }
 

@@ -77,4 +77,12 @@ std::string bench_request(bool stream) {
       body.size(), body);
 }
 
+Result<LoadResult> run_bench_load(uint16_t port, int connections, int64_t requests, const std::string& request) {
+  LoadClient client(port, connections);
+  DI_CHECK_OK(client.connect());
+  DI_TRY(LoadResult result, client.run(request, requests));
+  if (result.failed > 0) return internal_error(fmt::format("{} of {} answers were not 200", result.failed, result.requests));
+  return result;
+}
+
 }  // namespace deepinfer

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "lab/load_client.h"
 #include "net/http_client.h"
 
 namespace deepinfer {
@@ -55,5 +56,7 @@ class BenchScript {
 
 // A whole HTTP request for kBenchTokens tokens of the model "bench": 200 bytes of body, as an agent's smallest request.
 std::string bench_request(bool stream);
+// So many answers to it over so many connections. Errors: an answer that is not 200, too.
+Result<LoadResult> run_bench_load(uint16_t port, int connections, int64_t requests, const std::string& request);
 
 }  // namespace deepinfer
