@@ -254,7 +254,7 @@ TEST_F(EngineOverlap, ForcedTokensTakeNoSteps) {
   Answer drawn;
   for (const char* device : {"cpu", "delayed"}) {
     for (const bool tells : {false, true}) {
-      open(device, {});
+      open(device, {.pages = 6});
       Request asked = request(5, 80);
       asked.sampling.num_logprobs = 2;
       const RequestId id = value(engine_->submit(asked, seen_.handler(), std::make_unique<ForcingMask>(tells)));

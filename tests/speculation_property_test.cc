@@ -125,6 +125,7 @@ class Worlds {
     const auto below = [&](uint32_t limit) { return static_cast<int32_t>(random() % limit); };
     options.max_batch = 1 + below(6);
     options.step_tokens = options.max_batch + below(48);
+    options.queue_limit = 16;
     options.pages = 12 + below(2) * below(40);
     options.prefix_cache = below(4) != 0;
     options.snapshot_bytes = below(2) == 0 ? 1 : 1 << 24;
