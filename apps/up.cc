@@ -1,7 +1,7 @@
 // deepinfer up: a router and its workers on this machine, as supervised child processes.
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,35 +37,32 @@ Result<uint16_t> free_port() {
   return ntohs(address.sin_port);
 }
 
-// A secret of this run in a file that its user alone can read; gone with it.
+// A secret of this run, in memory that the children inherit: no file is left, however this process ends.
 class SecretFile {
  public:
   static Result<SecretFile> create() {
     SecretFile file;
-    const char* folder = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    file.path_ = fmt::format("{}/deepinfer-secret-XXXXXX", folder);
-    const int handle = ::mkstemp(file.path_.data());
+    file.handle_ = ::memfd_create("deepinfer-secret", 0);
     unsigned char bytes[32];
-    if (handle < 0 || ::getentropy(bytes, sizeof(bytes)) != 0)
-      return io_error("cannot make a file for the cluster's secret in " + std::string(folder));
+    if (file.handle_ < 0 || ::getentropy(bytes, sizeof(bytes)) != 0) return io_error("cannot make the cluster's secret");
     std::string text;
     for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
     text += '\n';
-    const bool whole = ::write(handle, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    ::close(handle);
-    if (!whole) return io_error(file.path_ + ": cannot write");
+    if (::write(file.handle_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      return io_error("cannot write the cluster's secret");
     return file;
   }
-  SecretFile(SecretFile&& other) noexcept { path_.swap(other.path_); }
+  SecretFile(SecretFile&& other) noexcept { std::swap(handle_, other.handle_); }
   SecretFile& operator=(SecretFile&&) = delete;
   ~SecretFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
+    if (handle_ >= 0) ::close(handle_);
   }
-  const std::string& path() const { return path_; }
+  // As the children see it.
+  std::string path() const { return fmt::format("/proc/self/fd/{}", handle_); }
 
  private:
   SecretFile() = default;
-  std::string path_;
+  int handle_ = -1;
 };
 
 // Of a flag; "" when it is not there.
