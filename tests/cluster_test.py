@@ -245,6 +245,46 @@ def a_client_that_leaves_frees_the_worker():
 
 
 @case
+def a_stopped_worker_hands_its_answers_on():
+    seeds = range(4)
+    with Server(model=MODEL) as alone:
+        expected = [story_of(alone, seed, 300) for seed in seeds]
+    with cluster(2, worker_flags=('--drain-timeout', '0.1')) as (router, workers):
+        stopping = threading.Timer(0.2, lambda: workers[0].process.send_signal(signal.SIGTERM))
+        stopping.start()
+        got = in_parallel([lambda seed=seed: story_of(router, seed, 300) for seed in seeds])
+        stopping.join()
+        assert got == expected
+        assert workers[0].process.wait(10) == 0
+
+
+@case
+def a_full_worker_is_waited_for():
+    model = slow(5)
+    with worker('--batch', '1', '--queue', '1', model=model) as only:
+        address = ('--workers', f'127.0.0.1:{only.worker_port}')
+        with Server(*address, model=model, command='route') as a, Server(*address, model=model, command='route') as b:
+            eventually(lambda: a.ask('GET', '/health/ready')[0] == b.ask('GET', '/health/ready')[0] == 200, 'not ready')
+            answers = in_parallel([lambda router=router: router.ask('POST', '/v1/chat/completions', chat_body(max_tokens=60)) for router in (a, b, a, b)])
+            # Either told at once, or served; never an error of ours.
+            assert all(status in (200, 429) for status, _, _ in answers) and any(status == 200 for status, _, _ in answers), answers
+            assert all(headers['retry-after'] for status, headers, _ in answers if status == 429)
+
+
+@case
+def a_worker_may_stop_while_it_encodes_a_picture():
+    big = base64.b64encode(picture(1400, 1400)).decode()
+    with cluster(2) as (router, workers):
+        body = chat_body([{'type': 'text', 'text': 'What is it?'}, {'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + big}}], max_tokens=4)
+        stopping = threading.Timer(0.15, lambda: [w.process.send_signal(signal.SIGTERM) for w in workers[:1]])
+        stopping.start()
+        status, _, data = router.ask('POST', '/v1/chat/completions', body, timeout=60)
+        stopping.join()
+        assert status == 200, (status, data)
+        assert workers[0].process.wait(30) == 0
+
+
+@case
 def up_starts_restarts_and_stops_a_cluster():
     with open(path('up.toml'), 'w') as file:
         file.write(f'[router]\nport = 0\nserved-model-name = "test"\naccess-log = "off"\n[worker]\ncount = 2\nthreads = 1\nstore = "off"\nmodel = "{MODEL}"\n')
