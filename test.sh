@@ -95,8 +95,9 @@ else
 fi
 tests tiny tiny_tests -L tiny
 if [[ $ci == 1 ]]; then
-  seed=$((SECONDS * 32768 + RANDOM))
-  echo "unit-release-long            seed $seed"
+  # Fixed, so that a change and not the draw fails; another one for a night: SEED=$RANDOM ./test.sh --ci
+  seed=${SEED:-2026}
+  echo "seed of the long runs        $seed"
   RC_PARAMS="max_success=1000 seed=$seed" count unit-release-long tools/run_tests build/release
   if [[ -f models/eval/thresholds.toml ]]; then
     check eval-tasks build/release/deepinfer eval tasks --limit 50 --threshold models/eval/thresholds.toml
@@ -111,7 +112,7 @@ if [[ $ci == 1 ]]; then
   else
     failed=$((failed + 1))
   fi
-  GRAMMAR_CASES=3000 GRAMMAR_SEED=$RANDOM count grammar-fuzz-long "$python" tests/grammar_fuzz_test.py build/release/deepinfer
+  GRAMMAR_CASES=3000 GRAMMAR_SEED=$seed count grammar-fuzz-long "$python" tests/grammar_fuzz_test.py build/release/deepinfer
   check build-fuzz build_preset fuzz fuzz_targets && count fuzz tools/run_fuzz build/fuzz 60
   count schema "$python" tests/schema_test.py build/release/deepinfer 60
 fi
