@@ -29,10 +29,16 @@ def judge(rows, least):
         file.writelines(json.dumps(row, ensure_ascii=False) + '\n' for row in rows)
     done = subprocess.run([PROGRAM, 'bench', 'grammar', '--data', path('rows.jsonl'), '--list', '--json'], capture_output=True, check=True)
     figures = {row['name'].removeprefix('grammar/'): row['value'] for row in json.loads(done.stdout)['rows']}
-    wrong = [line for line in done.stderr.decode().splitlines() if not line.startswith('refused')]
+    lines = done.stderr.decode().splitlines()
+    wrong = [line for line in lines if not line.startswith('refused')]
     assert not wrong, f'seed {SEED}: ' + '\n'.join(wrong[:20])
+    # What nothing satisfies is rightly refused; it must not have a valid instance.
+    empty = [line for line in lines if line.endswith('no value satisfies the schema')]
+    satisfied = tuple(f"refused: {row['name']}: " for row in rows if any(test['valid'] for test in row['tests']))
+    blocked = [line for line in empty if line.startswith(satisfied)]
+    assert not blocked, f'seed {SEED}: ' + '\n'.join(blocked[:20])
     assert figures['valid blocked'] == figures['invalid accepted'] == 0, figures
-    assert figures['schemas'] - figures['refused'] >= least * len(rows), figures
+    assert figures['schemas'] - figures['refused'] + len(empty) >= least * len(rows), figures
     assert figures['valid'] > len(rows) / 2 and figures['invalid'] > len(rows) / 2, figures
 
 

@@ -105,9 +105,11 @@ Result<Rx> parse_regex(RegexArena& arena, std::string_view pattern, RegexUse use
   const Rx anything = translator.anything();
   DI_TRY(const Rx first, translator.translate(tree, anything, Before::kNothing));
   DI_TRY(const Rx later, translator.translate(tree, anything, Before::kSomething));
-  // Without '^' the second form covers the first.
+  // Without '^' the second form covers the first. With it the second stands behind something only: in a look-ahead that must
+  // not match, a '^' that does not hold allows more and not less.
   if (first == later) return arena.concat(anything, later);
-  return arena.alternate({first, arena.concat(anything, later)});
+  const Rx something = arena.intersect({anything, arena.complement(kEmptyText)});
+  return arena.alternate({first, arena.concat(something, later)});
 }
 
 }  // namespace deepinfer

@@ -33,6 +33,8 @@ TEST(Regex, AnchorsLookAheadAndCounts) {
   EXPECT_TRUE(found("(^a|c$)", "xxc"));
   EXPECT_TRUE(found("^a|b", "cb"));
   EXPECT_FALSE(found("^(?!ab)", "abc"));
+  EXPECT_FALSE(found("(?!(^[a-c0-5]$|\\s))([^a]|^.$)$", "0"));  // at 0 the look-ahead holds, behind it nothing is left
+  EXPECT_TRUE(found("(?!^a)b", "ab"));
   EXPECT_TRUE(found("^(?=.{3}$)[a-z]+$", "abc"));
   EXPECT_FALSE(found("^(?=.{3}$)[a-z]+$", "abcd"));
   EXPECT_TRUE(found("^\\S+$", "\xC3\xA9"));
