@@ -72,7 +72,7 @@ class ByteReader {
     const std::string_view bytes = take(size());
     if (bytes.size() % sizeof(T) != 0) ok_ = false;
     values.resize(bytes.size() / sizeof(T));
-    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   }
   template <class T, class F>
   void list(std::vector<T>& values, F each) {

@@ -305,7 +305,8 @@ class AsioHub final : public FrameHub {
     });
   }
 
-  void drop(const LinkPtr& link, const Error& why) {
+  // By value: the table's own pointer goes with the entry.
+  void drop(LinkPtr link, const Error& why) {
     if (std::exchange(link->closed, true)) return;
     if (link->counted && !link->proven) --unproven_;
     Ec ignored;
