@@ -118,7 +118,7 @@ struct Event {
   std::optional<TokenLogprob> logprob;     // of `token`
   std::vector<TokenLogprob> top_logprobs;  // best first
   FinishReason finish = FinishReason::kNone;
-  std::string error;                    // with kError: one line for people
+  std::string error;  // with kError: one line for people
   ErrorCode error_code = ErrorCode::kInternal;
   Usage usage;                          // of the final event; earlier ones have cached_tokens only
   std::optional<RequestReport> report;  // of the first event and the final one; the first knows `prefix` only

@@ -24,7 +24,7 @@ struct TestPage {
     key = keys.front();
     for (size_t i = 0; i < bytes; ++i) payload[i] = static_cast<uint8_t>((number + 1) * (i + 3) >> (i % 7));
   }
-  RecordView record() const { return {kind, true, key, parent, tenant, tokens, payload}; }
+  RecordView record() const { return {kind, true, key, parent, tenant, tokens, payload, false, {}}; }
 
   RecordKind kind;
   PageKey key, parent;
