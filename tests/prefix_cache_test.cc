@@ -2,66 +2,13 @@
 // (kv_cache.md section 9, rules 2, 5, 6 and 7), and usage says what was reused.
 #include <gtest/gtest.h>
 
-#include "tests/engine_harness.h"
-#include "tests/shipped_model.h"
+#include "tests/store_lives.h"
 
 namespace deepinfer {
 namespace {
 
-const V41Options& shipped() {
-  static const V41Options options = shipped_options();
-  return options;
-}
-
-struct Served {
-  Answer answer;
-  Usage usage;
-};
-
 // One engine whose cache lives over several requests.
-class World {
- public:
-  World(const char* device, EngineOptions options)
-      : device_(device_named(device, 1)),
-        model_(value(V41Model::create(*device_, shipped()))),
-        engine_(value(Engine::create(*device_, *model_, options))) {}
-
-  Served ask(const Request& request) {
-    Usage usage;
-    const EventHandler record = seen_.handler();
-    const RequestId id = submit_patiently(*engine_, request, [&](const Event& event) {
-      if (event.finish != FinishReason::kNone) usage = event.usage;
-      record(event);
-    });
-    run_until_idle(*engine_);
-    expect_all_free(*engine_);
-    return {seen_[id], usage};
-  }
-  Engine& engine() { return *engine_; }
-  Recorder& seen() { return seen_; }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<V41Model> model_;
-  std::unique_ptr<Engine> engine_;
-  Recorder seen_;
-};
-
-Request request_of(std::vector<TokenId> prompt, int32_t max_tokens, uint64_t seed = 1) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.stop_ids = {1};
-  request.sampling.seed = seed;
-  request.sampling.num_logprobs = 2;
-  return request;
-}
-
-std::vector<TokenId> random_tokens(std::mt19937& random, int32_t count) {
-  std::vector<TokenId> tokens;
-  for (int32_t i = 0; i < count; ++i) tokens.push_back(3 + static_cast<TokenId>(random() % (kTextTokens - 3)));
-  return tokens;
-}
+using World = Life;
 
 constexpr ReplayMode kExactModes[] = {ReplayMode::kOff, ReplayMode::kDecoder};
 constexpr int64_t kContext = 1024;

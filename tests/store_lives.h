@@ -1,4 +1,4 @@
-// tests/store_lives.h - engines that live one after another over one disk, for tests of the store under the engine.
+// tests/store_lives.h - engines of the shipped model that live over several requests, alone or one after another over one disk.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ class Fleet {
   // `stall_us`: the longest step of a worker that does not hang.
   Fleet(RoutingPolicy policy, int32_t workers, int64_t stall_us);
 
-  // Error: it serves something else than the others, which is told once.
+  // Error: it serves something else than the first.
   Status hear(int32_t worker, const HelloMessage& hello, int64_t now_us);
   void hear(int32_t worker, const LoadMessage& load, int64_t now_us);
   // Error: messages are missing; the link has to begin anew.

@@ -19,9 +19,8 @@ struct Flight {
   RequestId id = 0;
   Request request;  // with `answered`: what the client has
   EventHandler handler;
-  std::vector<PageKey> keys;  // of its prompt
-  int64_t limit = 0;          // tokens of the whole answer
-  int64_t accepted_us = 0;
+  std::vector<PageKey> keys;     // of its prompt
+  int64_t limit = 0;             // tokens of the whole answer
   Placement placed;              // worker < 0: it waits for one
   uint64_t number = 0;           // of this placement, on its link
   bool computing = false;        // the placement's work is still counted

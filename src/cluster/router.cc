@@ -1,7 +1,6 @@
 #include "cluster/router.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -99,7 +98,6 @@ class HubRouter final : public Router {
     }
     DI_CHECK_OK(prepare(facts, std::move(request), *flight));
     flight->handler = std::move(handler);
-    flight->accepted_us = clock_.now_us();
     const std::lock_guard lock(mutex_);
     flight->id = ++last_id_;
     if (!place(flight)) return fleet_.why_none(clock_.now_us());
@@ -112,11 +110,7 @@ class HubRouter final : public Router {
     const auto found = flights_.find(id);
     if (found == flights_.end()) return;
     found->second->cancelled = true;
-    if (found->second->placed.worker >= 0) {
-      send(*found->second, CancelMessage{found->second->number});
-    } else {
-      hub_->post([this] { retry_waiting(); });
-    }
+    tell(*found->second, CancelMessage{found->second->number});
   }
 
   void finish(RequestId id, int64_t last_index) override {
@@ -126,11 +120,7 @@ class HubRouter final : public Router {
     Flight& flight = *found->second;
     const int64_t cut = std::max<int64_t>(0, last_index + 1);
     flight.cut = flight.cut < 0 ? cut : std::min(flight.cut, cut);
-    if (flight.placed.worker >= 0) {
-      send(flight, FinishMessage{flight.number, last_index});
-    } else {
-      hub_->post([this] { retry_waiting(); });
-    }
+    tell(flight, FinishMessage{flight.number, last_index});
   }
 
   Result<std::vector<uint16_t>> encode(const PreparedImage& image) override {
@@ -161,9 +151,7 @@ class HubRouter final : public Router {
       return unsupported("a constraint without its source cannot be sent to a worker");
     // A continuation elsewhere draws the same tokens only with a seed that is known, and the same limit.
     if (!request.sampling.seed) {
-      uint64_t seed = 0;
-      if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed: set one in the request");
-      request.sampling.seed = seed >> 1;
+      DI_TRY(request.sampling.seed, draw_seed());
     }
     request.max_tokens = static_cast<int32_t>(flight.limit);
     if (request.original_prompt_tokens == 0) request.original_prompt_tokens = prompt_tokens;
@@ -201,6 +189,13 @@ class HubRouter final : public Router {
     hub_->send(links_[static_cast<size_t>(flight.placed.worker)].id, M::kType, write_message(message));
   }
 
+  // Its worker, or, while it waits for one, the turn that ends it.
+  template <class M>
+  void tell(const Flight& flight, const M& message) {
+    if (flight.placed.worker >= 0) return send(flight, message);
+    hub_->post([this] { retry_waiting(); });
+  }
+
   bool place(const FlightPtr& flight) {
     const int64_t now_us = clock_.now_us();
     const int64_t tokens = static_cast<int64_t>(flight->request.prompt.size() + flight->request.answered.size());
@@ -212,12 +207,20 @@ class HubRouter final : public Router {
     flight->computing = true;
     flight->number = ++next_number_;
     numbers_[flight->number] = flight;
-    SubmitMessage message{flight->number, flight->request};
-    if (message.request.deadline_us > 0) message.request.deadline_us = std::max<int64_t>(1, message.request.deadline_us - now_us);
-    send(*flight, message);
+    submit_to_worker(*flight, now_us);
     if (flight->cancelled) send(*flight, CancelMessage{flight->number});
     if (flight->cut >= 0) send(*flight, FinishMessage{flight->number, flight->cut - 1});
     return true;
+  }
+
+  // The request is lent to the message and not copied: it may hold the rows of many pictures.
+  void submit_to_worker(Flight& flight, int64_t now_us) {
+    const int64_t deadline_us = flight.request.deadline_us;
+    SubmitMessage message{flight.number, std::move(flight.request)};
+    if (deadline_us > 0) message.request.deadline_us = std::max<int64_t>(1, deadline_us - now_us);
+    send(flight, message);
+    flight.request = std::move(message.request);
+    flight.request.deadline_us = deadline_us;
   }
 
   static uint64_t tenant_hash(const Flight& flight) {
@@ -426,11 +429,20 @@ class HubRouter final : public Router {
         const int64_t deadline_us = flight->request.deadline_us;
         if (deadline_us > 0 && flight->placed.worker >= 0 && clock_.now_us() > deadline_us + kLateUs) late.push_back(flight);
       }
-      for (const FlightPtr& flight : late) send(*flight, CancelMessage{flight->number});
     }
-    for (const FlightPtr& flight : late)
-      deliver(flight, final_event(*flight, FinishReason::kDeadline, "the deadline of the request passed"));
-    if (!late.empty() && options_.settled) options_.settled();
+    end(late, FinishReason::kDeadline, "the deadline of the request passed");
+  }
+
+  // By the router's own word; their workers hear of it. Calls handlers.
+  void end(const std::vector<FlightPtr>& flights, FinishReason reason, const std::string& why) {
+    for (const FlightPtr& flight : flights) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (flight->placed.worker >= 0) send(*flight, CancelMessage{flight->number});
+      }
+      deliver(flight, final_event(*flight, reason, why));
+    }
+    if (!flights.empty() && options_.settled) options_.settled();
   }
 
   // Calls handlers.
@@ -456,20 +468,13 @@ class HubRouter final : public Router {
 
   // Calls handlers.
   void end_all(const std::string& why) {
+    leave();
     std::vector<FlightPtr> left;
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [id, flight] : flights_) left.push_back(flight);
-      for (size_t i = 0; i < links_.size(); ++i) pictures_.lose(static_cast<int32_t>(i));
     }
-    for (const FlightPtr& flight : left) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (flight->placed.worker >= 0) send(*flight, CancelMessage{flight->number});
-      }
-      deliver(flight, final_event(*flight, FinishReason::kCancelled, why));
-    }
-    if (options_.settled) options_.settled();
+    end(left, FinishReason::kCancelled, why);
   }
 
   const RouterOptions options_;

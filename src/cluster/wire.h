@@ -30,7 +30,6 @@ inline constexpr uint32_t kClusterProtocol = 1;
 struct HelloMessage {
   static constexpr uint8_t kType = 1;
   uint32_t protocol = kClusterProtocol;
-  uint64_t epoch = 0;  // of this process: what an earlier one said is void
   ServiceFacts facts;
 };
 
@@ -77,7 +76,6 @@ struct RefusedMessage {
 };
 struct LoadMessage {
   static constexpr uint8_t kType = 7;
-  uint64_t sequence = 0;
   int32_t running = 0, waiting = 0;
   int32_t pages = 0, free_pages = 0, cached_pages = 0;
   int64_t step_age_us = 0;                   // 0: idle
@@ -208,7 +206,7 @@ requires(SameWire<T, ServiceFacts>) void wire_field(IO& io, T& f) {
 }
 
 template <class IO, class T>
-requires(SameWire<T, HelloMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.protocol, m.epoch, m.facts); }
+requires(SameWire<T, HelloMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.protocol, m.facts); }
 template <class IO, class T>
 requires(SameWire<T, SubmitMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.number, m.request); }
 template <class IO, class T>
@@ -234,8 +232,8 @@ requires(SameWire<T, RefusedMessage>) void wire_message(IO& io, T& m) {
 }
 template <class IO, class T>
 requires(SameWire<T, LoadMessage>) void wire_message(IO& io, T& m) {
-  wire_fields(io, m.sequence, m.running, m.waiting, m.pages, m.free_pages, m.cached_pages, m.step_age_us, m.prefill_rows,
-              m.prefill_us, m.ready, m.reason);
+  wire_fields(io, m.running, m.waiting, m.pages, m.free_pages, m.cached_pages, m.step_age_us, m.prefill_rows, m.prefill_us,
+              m.ready, m.reason);
 }
 template <class IO, class T>
 requires(SameWire<T, BlocksMessage>) void wire_message(IO& io, T& m) {

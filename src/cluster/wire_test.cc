@@ -53,7 +53,7 @@ void expect_round_trip(const M& value) {
 }
 
 TEST(ClusterWire, EveryMessageReadsBack) {
-  HelloMessage hello{.epoch = 5, .facts = {.model = "m", .fingerprint = "fp_1", .context = 99}};
+  HelloMessage hello{.facts = {.model = "m", .fingerprint = "fp_1", .context = 99}};
   hello.facts.shape.vision = VisionShape{.patch = 14, .max_wh_ratio = 3.5};
   expect_round_trip(hello);
   expect_round_trip(some_submit());
@@ -63,7 +63,7 @@ TEST(ClusterWire, EveryMessageReadsBack) {
   expect_round_trip(EncodeMessage{.number = 4, .width = 2, .height = 1, .tokens = 1, .pixels = {1, 2, 3, 4, 5, 6}});
   expect_round_trip(EncodedMessage{.number = 4, .embeddings = {7, 8}});
   expect_round_trip(RefusedMessage{.number = 1, .code = ErrorCode::kTooLarge, .message = "no"});
-  expect_round_trip(LoadMessage{.sequence = 2, .running = 3, .ready = true, .reason = "fine"});
+  expect_round_trip(LoadMessage{.running = 3, .ready = true, .reason = "fine"});
   expect_round_trip(BlocksMessage{.sequence = 1, .stored = {{1, 2}, {3, 4}}, .removed = {{5, 6}}});
 }
 

@@ -1,7 +1,6 @@
 #include "cluster/worker_port.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,11 +21,6 @@ namespace {
 
 constexpr int64_t kLoadUs = 100'000;
 constexpr int64_t kLongestUs = int64_t{1} << 50;  // of a deadline
-
-uint64_t draw_epoch() {
-  uint64_t value = 0;
-  return getentropy(&value, sizeof(value)) == 0 ? value : static_cast<uint64_t>(DateClock().now_us());
-}
 
 class HubWorkerPort final : public WorkerPort {
  public:
@@ -101,7 +95,7 @@ class HubWorkerPort final : public WorkerPort {
   };
   struct Router {
     bool greeted = false;
-    uint64_t next_blocks = 0, next_load = 0;
+    uint64_t next_blocks = 0;
     std::map<uint64_t, RequestId> running;  // by its number
     std::map<uint64_t, Said> compiling;
   };
@@ -114,10 +108,10 @@ class HubWorkerPort final : public WorkerPort {
   // Once there is somebody to speak for.
   void say_hello(LinkId link, Router& router) {
     if (!host_ || std::exchange(router.greeted, true)) return;
-    hub_->send(link, HelloMessage::kType, write_message(HelloMessage{.epoch = epoch_, .facts = host_->facts()}));
+    hub_->send(link, HelloMessage::kType, write_message(HelloMessage{.facts = host_->facts()}));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
-    report(link, router);
+    report(link);
   }
 
   void report_later() {
@@ -126,7 +120,7 @@ class HubWorkerPort final : public WorkerPort {
         const std::lock_guard lock(mutex_);
         for (auto& [link, router] : routers_) {
           if (router.greeted && host_) {
-            report(link, router);
+            report(link);
           } else {
             hub_->send(link, LoadMessage::kType, write_message(LoadMessage{.reason = "loading"}));
           }
@@ -136,14 +130,13 @@ class HubWorkerPort final : public WorkerPort {
     });
   }
 
-  void report(LinkId link, Router& router) {
+  void report(LinkId link) {
     const Engine& engine = std::as_const(*host_).engine();
     const EngineStats stats = engine.stats();
     const EngineProgress progress = engine.progress();
     const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
     const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
-    const LoadMessage load{.sequence = router.next_load++,
-                           .running = stats.running,
+    const LoadMessage load{.running = stats.running,
                            .waiting = stats.waiting,
                            .pages = stats.pages,
                            .free_pages = stats.free_pages,
@@ -218,15 +211,16 @@ class HubWorkerPort final : public WorkerPort {
   Status submit(LinkId link, SubmitMessage message) {
     int64_t& deadline_us = message.request.deadline_us;
     if (deadline_us > 0) deadline_us = clock_.now_us() + std::min(deadline_us, kLongestUs);
-    bool compiles = !message.request.constraint.source.empty();
+    const bool compiles = !message.request.constraint.source.empty();
+    const bool leaves = draining_;
     {
       const std::lock_guard lock(mutex_);
       Router& router = routers_[link];
       if (router.running.contains(message.number) || router.compiling.contains(message.number))
         return corrupt(fmt::format("request {} was submitted before", message.number));
-      if (compiles && !draining_) router.compiling[message.number] = {};
+      if (compiles && !leaves) router.compiling[message.number] = {};
     }
-    if (draining_) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"}), Status();
+    if (leaves) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"}), Status();
     if (!compiles) return submit_now(link, std::move(message)), Status();
     helpers_.add([this, link, message = std::make_shared<SubmitMessage>(std::move(message))] {
       const Status compiled = compile(message->request.constraint);
@@ -240,12 +234,14 @@ class HubWorkerPort final : public WorkerPort {
     return {};
   }
 
+  // It stays while helpers run: withdraw() waits for them first.
+  Host* host_now() const {
+    const std::lock_guard lock(mutex_);
+    return host_;
+  }
+
   Status compile(AnswerConstraint& constraint) {
-    Host* host = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      host = host_;
-    }
+    Host* const host = host_now();
     if (!host) return Error{ErrorCode::kUnavailable, "the worker is going"};
     DI_TRY(const ConstraintSource source, read_constraint_source(constraint.source));
     DI_TRY(constraint.grammar, host->constraints().of_source(source));
@@ -283,11 +279,7 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   void encode_now(LinkId link, const EncodeMessage& message) {
-    Host* host = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      host = host_;
-    }
+    Host* const host = host_now();
     if (!host) return refuse(link, message.number, {ErrorCode::kUnavailable, "the worker is going"});
     PreparedImage image;
     image.pixels = std::make_shared<RgbImage>(RgbImage{message.width, message.height, message.pixels});
@@ -311,7 +303,6 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   const WorkerPortOptions options_;
-  const uint64_t epoch_ = draw_epoch();
   const SteadyClock clock_;
   mutable std::mutex mutex_;
   std::atomic<bool> draining_{false};

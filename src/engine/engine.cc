@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -60,12 +59,6 @@ Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options)
         fmt::format("keep_tokens must be at least the model's window of {}, got {}", shape.window, options.keep_tokens));
   }
   return options;
-}
-
-Result<uint64_t> draw_seed() {
-  uint64_t seed = 0;
-  if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed: set one in the request");
-  return seed >> 1;
 }
 
 }  // namespace

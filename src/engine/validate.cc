@@ -1,6 +1,7 @@
 #include "engine/validate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +53,12 @@ Status validate_constraint(const Request& request, int32_t vocab) {
 }
 
 }  // namespace
+
+Result<uint64_t> draw_seed() {
+  uint64_t seed = 0;
+  if (getentropy(&seed, sizeof(seed)) != 0) return io_error("the system gives no random seed: set one in the request");
+  return seed >> 1;
+}
 
 Status validate_sampling(const SamplingParams& sampling, int32_t vocab) {
   if (!(sampling.temperature >= 0.0f) || !std::isfinite(sampling.temperature)) {

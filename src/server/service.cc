@@ -159,8 +159,7 @@ std::string Server::Service::url() const {
 }
 
 Status Server::Service::readiness() {
-  const auto limit_us = static_cast<int64_t>(static_cast<double>(settings_.stall_limit) * 1e6);
-  const Readiness now = readiness_of(host_.get(), false, limit_us);
+  const Readiness now = readiness_of(host_.get(), false, microseconds(settings_.stall_limit));
   return now.ready ? Status() : Status(Error{ErrorCode::kUnavailable, now.reason});
 }
 
