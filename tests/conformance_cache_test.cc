@@ -1,4 +1,6 @@
 // Rotary tables, window rings, pages, selection and attention on every device: bit for bit the portable bodies.
+#include <deque>
+
 #include "core/kv_layout.h"
 #include "tests/conformance.h"
 
@@ -214,6 +216,50 @@ TEST_P(ConformanceCache, Attention) {
         }
       }
     }
+  }
+}
+
+// Copies in and out, small ones and such as cross the bus beside other work, between pages that are written again and again: the
+// host sees what was there when its copy was asked for.
+TEST_P(ConformanceCache, CopiesKeepTheirOrder) {
+  constexpr int kBuffers = 3, kRounds = 200;
+  constexpr size_t kBytes = size_t{3} << 20;
+  struct Landed {
+    std::vector<uint8_t> want, got;
+  };
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<uint8_t>> model(kBuffers, std::vector<uint8_t>(kBytes));
+  for (int i = 0; i < kBuffers; ++i) {
+    auto buffer = device().allocate(kBytes);
+    ASSERT_TRUE(buffer.ok());
+    buffers.push_back(*std::move(buffer));
+  }
+  std::vector<std::vector<uint8_t>> sent;  // untouched until the end
+  std::deque<Landed> landed;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto to = static_cast<size_t>(random.below(kBuffers)), from = static_cast<size_t>(random.below(kBuffers));
+    const size_t bytes = round % 20 == 0 ? kBytes : static_cast<size_t>(1 + random.below(100'000));
+    const auto at = static_cast<size_t>(random.below(static_cast<int>(kBytes - bytes) + 1));
+    switch (random.below(3)) {
+      case 0:
+        sent.emplace_back(bytes, static_cast<uint8_t>(random.word()));
+        device().upload(buffers[to].as<uint8_t>(at), sent.back().data(), bytes);
+        std::copy(sent.back().begin(), sent.back().end(), model[to].begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 1:
+        if (to == from) break;
+        device().copy(buffers[to].as<uint8_t>(at), buffers[from].as<uint8_t>(at), bytes);
+        std::copy_n(model[from].begin() + static_cast<std::ptrdiff_t>(at), bytes,
+                    model[to].begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      default:
+        landed.push_back({{&model[from][at], &model[from][at] + bytes}, std::vector<uint8_t>(bytes)});
+        device().download(landed.back().got.data(), buffers[from].as<uint8_t>(at), bytes);
+    }
+    if (round % 7 != 0) continue;
+    ASSERT_TRUE(device().wait(device().record()).ok());
+    for (const Landed& l : landed) ASSERT_TRUE(l.got == l.want) << "round " << round;
+    landed.clear();
   }
 }
 

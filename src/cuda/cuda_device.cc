@@ -180,7 +180,9 @@ class CudaDevice final : public Device {
       event = free_.back();
       free_.pop_back();
     }
-    note("record", cudaEventRecord(event, context_.stream));
+    cudaStream_t end = context_.stream;
+    note("record", staging_.end_of(context_.stream, &end));
+    note("record", cudaEventRecord(event, end));
     marks_.push_back({++tickets_, event});
     return tickets_;
   }

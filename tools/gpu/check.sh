@@ -44,6 +44,7 @@ part bench-ops-portable 100 $bin/deepinfer bench ops --device cuda:0:portable
 part bench-decode-tiny 100 $bin/deepinfer bench decode -m $model --device cuda:0 --tokens 64
 part bench-decode-random 200 $bin/deepinfer bench decode -m 'random:v41?layers=4' --device cuda:0 --tokens 32
 part bench-prefill-random 200 $bin/deepinfer bench prefill -m 'random:v41?layers=4' --device cuda:0
+part bench-cache 120 $bin/deepinfer bench cache -m 'random:v41?layers=4' --device cuda:0 --store "$bin/store"
 part bench-engine 120 $bin/deepinfer bench engine -m $model --device cuda:0
 part eager 60 $bin/deepinfer run -m $model --device cuda:0:eager --temperature 0 --stats "What is 12 + 30?"
 part bench-decode-eager 100 $bin/deepinfer bench decode -m $model --device cuda:0:eager --tokens 64
