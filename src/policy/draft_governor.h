@@ -2,7 +2,8 @@
 //
 // gain = time the tokens would have taken one by one / time they took, over the last steps. Below 0.97 drafting stops for a
 // pause, then a probe of 16 blocks looks again; each probe that fails doubles the pause, so that looking costs less than 1 % in
-// the long run. A clear loss ends a probe after four blocks. Blocks and not steps are counted because each is a sample: a step
+// the long run. A clear loss ends a probe after four blocks; where drafts that all fail cost less than that, as on a GPU, four
+// say little. Blocks and not steps are counted because each is a sample: a step
 // of eight sequences tells as much as eight steps of one, and costs as much.
 // Promise: plain data.
 // Threads: one.
@@ -43,7 +44,7 @@ class DraftGovernor {
   }
 
  private:
-  static constexpr double kLeastGain = 0.97, kClearLoss = 0.8;
+  static constexpr double kLeastGain = 0.97, kClearLoss = 0.6;
   static constexpr int64_t kProbe = 16, kShortProbe = 4, kProved = 256;  // blocks
   static constexpr int64_t kPause = 1024, kLongestPause = 16 * 1024;     // steps
   static constexpr uint64_t kFirstPlain = 8, kPlainEvery = 512;          // steps
