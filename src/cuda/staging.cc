@@ -67,8 +67,7 @@ cudaError_t Staging::take(cudaStream_t stream, size_t bytes, Place* at) {
   Half* half = &halves_[current_];
   if (half->used + bytes > half_bytes_) {
     cudaStream_t end = nullptr;
-    if (const cudaError_t error =
-            in_turn([&] { return end_of(stream, &end); }, [&] { return cudaEventRecord(half->done, end); }))
+    if (const cudaError_t error = in_turn([&] { return end_of(stream, &end); }, [&] { return cudaEventRecord(half->done, end); }))
       return error;
     half->busy = true;
     current_ = 1 - current_;
