@@ -57,7 +57,7 @@ struct BenchSettings {
          .help =
              "recorded traffic, of bench router; of bench cache: prompts replayed against the prefix index, LRU and the optimum",
          .value = "FILE"});
-    visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong"});
+    visit({.name = "list", .target = &list, .help = "bench grammar: print what was refused or wrong, and the slowest masks"});
     visit({.name = "tokens", .target = &tokens, .help = "of each answer", .value = "N", .min = 2, .max = 1 << 20});
     visit({.name = "streams",
            .target = &streams,

@@ -214,6 +214,24 @@ def a_format_beside_tools_holds_for_answers_and_calls():
 
 
 @case
+def a_grammar_beside_tools_holds_for_answers_and_calls():
+    tool = {'type': 'object', 'properties': {'n': {'type': 'integer', 'minimum': 10, 'maximum': 99}}, 'required': ['n'], 'additionalProperties': False}
+    wanted = {'type': 'grammar', 'grammar': 'root ::= "sum: " sum\nsum ::= [0-9] | "(" sum "+" sum ")"'}
+    with Server('--context', '4096', model=UNTRAINED) as server:
+        ends = set()
+        for seed in range(8):
+            answer = server.json('POST', '/v1/chat/completions', {
+                'model': 'test', 'messages': ASK, 'seed': seed, 'temperature': 1.5, 'max_tokens': 200, 'response_format': wanted,
+                'tools': [{'type': 'function', 'function': {'name': 'f', 'parameters': tool}}], 'chat_template_kwargs': {'enable_thinking': False}})['choices'][0]
+            ends.add(answer['finish_reason'])
+            if answer['finish_reason'] == 'tool_calls':
+                valid([(c['function']['name'], json.loads(c['function']['arguments'])) for c in answer['message']['tool_calls']], {'f': tool})
+            elif answer['finish_reason'] == 'stop':
+                assert re.fullmatch(r'sum: [0-9()+]+', answer['message']['content']), answer
+        assert ends - {'length'}, ends
+
+
+@case
 def a_prefix_and_its_answer_fit_together():
     schema = {'type': 'object', 'properties': {'size': {'type': 'integer', 'minimum': 0}}, 'required': ['size'], 'additionalProperties': False}
     formats = {'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': schema}}

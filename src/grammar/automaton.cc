@@ -4,6 +4,7 @@
 
 #include "grammar/char_class.h"
 #include "grammar/json_text.h"
+#include "grammar/regex_syntax.h"
 
 namespace deepinfer {
 namespace {
@@ -25,11 +26,20 @@ void mark(const std::vector<TokenTrie::Node>& nodes, uint32_t begin, uint32_t en
   }
 }
 
+// Ways that have come to the same place are one.
+template <class T>
+void unite(std::vector<T>& list, size_t from) {
+  if (list.size() < from + 2) return;
+  const auto begin = list.begin() + static_cast<std::ptrdiff_t>(from);
+  std::sort(begin, list.end());
+  list.erase(std::unique(begin, list.end()), list.end());
+}
+
 }  // namespace
 
 Automaton::Automaton(std::shared_ptr<const Vocabulary> vocabulary, const Lexer& lexer, std::unique_ptr<RuleSource> rules)
     : vocabulary_(std::move(vocabulary)), lexer_(lexer), earley_(std::move(rules)) {
-  any_char_ = utf8(lexer_.arena(), CodePointSet::any());
+  plain_ = {utf8(lexer_.arena(), CodePointSet::any()), pattern_dot(lexer_.arena())};
   json_char_ = json_char(lexer_.arena());
   path_.resize(vocabulary_->max_depth() + 1);
   ends_.resize(vocabulary_->max_depth() + 2);
@@ -43,6 +53,7 @@ GrammarState Automaton::begin() {
 }
 
 bool Automaton::step(size_t begin, size_t end, uint8_t byte) {
+  const size_t first = pool_.size();
   sources_.clear();
   for (size_t i = begin; i < end; ++i) {
     const LexThread thread = pool_[i];
@@ -59,10 +70,15 @@ bool Automaton::step(size_t begin, size_t end, uint8_t byte) {
     }
     sources_.push_back({thread.row, lex});
   }
-  if (sources_.empty()) return false;
-  const RowId row = earley_.advance(lexer_, sources_);
-  if (earley_.start(row) != Lexer::kDead) pool_.push_back({row, earley_.start(row)});
-  return earley_.complete(row);
+  bool complete = false;
+  if (!sources_.empty()) {
+    unite(sources_, 0);
+    const RowId row = earley_.advance(lexer_, sources_);
+    if (earley_.start(row) != Lexer::kDead) pool_.push_back({row, earley_.start(row)});
+    complete = earley_.complete(row);
+  }
+  unite(pool_, first);
+  return complete;
 }
 
 bool Automaton::advance(GrammarState& state, std::string_view bytes) {
@@ -119,12 +135,14 @@ bool Automaton::must_leave_off() {
   const int64_t now = MaskDeadline::now_us();
   if (work_.fresh_us == 0 && built != work_.built) work_.fresh_us = now;
   work_.built = built;
-  if (work_.fresh_us == 0 || now < work_.deadline->at_us()) return false;
+  const bool is_awaited = work_.waiting && work_.waiting->load(std::memory_order_relaxed) > 0;
+  if (work_.fresh_us == 0 || (now < work_.deadline->at_us() && !is_awaited)) return false;
   return now - work_.fresh_us >= std::max(kLeastSliceUs, work_.fresh_us - work_.begin_us);
 }
 
-bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline) {
-  work_ = {.deadline = &deadline, .begin_us = MaskDeadline::now_us(), .built = lexer_.num_tables() + earley_.num_rows()};
+bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline,
+                     const std::atomic<int32_t>* waiting) {
+  work_ = {.deadline = &deadline, .waiting = waiting, .begin_us = MaskDeadline::now_us(), .built = lexer_.num_tables() + earley_.num_rows()};
   std::fill(words.begin(), words.end(), 0);
   for (const LexThread& thread : state.threads) {
     const std::shared_ptr<const Interior> inner = interior(thread.lex);
@@ -154,7 +172,7 @@ std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
     const Vocabulary::Slice& slice = vocabulary_->slices()[i];
     if (i > 0 && plain.chars >= slice.max_chars) {
       for (size_t word = 0; word < slice.mask.size(); ++word) out->words[word] |= slice.mask[word];
-    } else if (!walk_terminal(state, i, *out)) {
+    } else if (lexer_.costly(state) ? !walk_costly(state, i, *out) : !walk_terminal(state, i, *out)) {
       return nullptr;
     }
   }
@@ -171,12 +189,13 @@ inline const Automaton::Room& Automaton::room(LexState state) {
 const Automaton::Room& Automaton::find_room(LexState state) {
   if (state >= rooms_.size()) rooms_.resize(std::max<size_t>(lexer_.num_states(), state + size_t{1}));
   Room out{.chars = 0, .exact = true, .loops = {}};
+  if (lexer_.costly(state)) return rooms_[state] = {.chars = 0, .exact = false, .loops = {}};
   RegexArena& arena = lexer_.arena();
   for (const Lexer::Pair& pair : lexer_.pairs(state)) {
     const RegexArena::StringRest rest = arena.string_rest(pair.rest);
-    const bool any = rest.unit == (rest.in_body ? any_char_ : json_char_);
+    const bool any = rest.in_body ? plain_.has(rest.unit) : rest.unit == json_char_;
     if (any) out.chars = std::max(out.chars, rest.max == kNoLimit ? INT32_MAX : rest.max);
-    if (!any && arena.goes_on(arena.body_text(pair.rest), any_char_)) out.chars = INT32_MAX;
+    if (!any && arena.goes_on(arena.body_text(pair.rest), plain_)) out.chars = INT32_MAX;
     out.exact &= any;
   }
   for (const Lexer::Pair& pair : lexer_.pairs(state)) {
@@ -194,7 +213,7 @@ bool Automaton::is_inside_free_char(Rx rest) {
   const Rx tail = arena.body_tail(rest);
   if (tail == kNothing) return false;
   if (known_tails_.insert(tail).second) {
-    std::vector<Rx> open{arena.concat(arena.json_body(arena.repeat(any_char_, 0, kNoLimit)), tail)};
+    std::vector<Rx> open{arena.concat(arena.json_body(arena.repeat(plain_.any, 0, kNoLimit)), tail)};
     while (!open.empty()) {
       const Rx rx = open.back();
       open.pop_back();
@@ -256,6 +275,22 @@ bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
       path[node.depth + 1u] = lexer_.table(next / 2);
       ++i;
     }
+  }
+  return true;
+}
+
+// The same byte by byte, as far as tokens fit.
+bool Automaton::walk_costly(LexState state, uint32_t index, Interior& out) {
+  const auto& nodes = vocabulary_->slices()[index].trie.nodes();
+  std::vector<LexState> states(vocabulary_->max_depth() + 1, state);
+  for (uint32_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    if (leaves_off()) return false;
+    const uint32_t next = lexer_.step(states[node.depth], node.byte);
+    if (next != 0 && node.token >= 0) set_bit(out.words, node.token);
+    if (next % 2 == 1 && node.end > i + 1) out.exits[next / 2].push_back({index, i});
+    states[node.depth + 1u] = next / 2;
+    i = next != 0 ? i + 1 : node.end;
   }
   return true;
 }

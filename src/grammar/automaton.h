@@ -7,6 +7,8 @@
 // Threads: one thread at a time; copies are independent and share what is const.
 #pragma once
 
+#include <atomic>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,6 +28,7 @@ namespace deepinfer {
 struct LexThread {
   RowId row;
   LexState lex;
+  auto operator<=>(const LexThread&) const = default;
 };
 
 struct GrammarState {
@@ -43,8 +46,10 @@ class Automaton {
   bool advance(GrammarState& state, std::string_view bytes);
   // The bytes that surely come next, up to `most`: none where there is a choice, or where the text may end.
   std::string forced(GrammarState state, size_t most);
-  // words: [vocabulary().num_words()]. False when it left off, because of the deadline or because it is exhausted.
-  bool mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline = {});
+  // words: [vocabulary().num_words()]. False when it left off, because of the deadline, because some thread is `waiting`, or because it
+  // is exhausted.
+  bool mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline = {},
+            const std::atomic<int32_t>* waiting = nullptr);
   // Takes over what `from` knows of `states`, and nothing else of it; both began as copies of one automaton whose arena had
   // `num_shared` expressions.
   void adopt(const Automaton& from, size_t num_shared, std::span<GrammarState* const> states);
@@ -89,12 +94,14 @@ class Automaton {
   bool is_inside_free_char(Rx rest);
   bool mostly_fits(LexState state, const Vocabulary::Slice& slice);
   bool walk_terminal(LexState state, uint32_t slice, Interior& out);
+  bool walk_costly(LexState state, uint32_t slice, Interior& out);
   bool walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   Lexer lexer_;
   Earley earley_;
-  Rx any_char_, json_char_;
+  RegexArena::PlainChars plain_;
+  Rx json_char_;
   std::unordered_set<Rx> known_tails_, free_text_;
   std::vector<Room> rooms_;  // by lexer state
   std::unordered_map<LexState, std::shared_ptr<const Interior>> interiors_;
@@ -103,6 +110,7 @@ class Automaton {
   // Of the mask at hand.
   struct Work {
     const MaskDeadline* deadline = nullptr;
+    const std::atomic<int32_t>* waiting = nullptr;
     int64_t begin_us = 0, fresh_us = 0;  // when it was taken up, and when it first built something; 0 = not yet
     size_t built = 0;
     uint32_t ticks = 0;

@@ -1,11 +1,10 @@
 // grammar/constraint.h - a compiled constraint: what an answer must look like, ready to make masks.
 //
 // A constraint is a regular expression, a JSON Schema, any JSON object, or a grammar in EBNF. Compiling it refuses what can not
-// be enforced, with keyword and place; what compiles is enforced to the last byte. A TokenMask of a constraint starts as a copy
-// of the automaton compiled so far (the first mask is already in it) and grows on its own. Promise: never throws, bounded by
-// CompileLimits, on hostile input too. Threads: a Constraint is const, shared by as many masks as you like; compile from any
-// thread.
-// What a mask has worked out is handed on when it goes: later masks of the constraint begin with it.
+// be enforced, with keyword and place; what compiles is enforced to the last byte. All masks of a constraint build on one automaton,
+// so what one has worked out is there for the others, running or yet to come. Promise: never throws, bounded by CompileLimits, on
+// hostile input too. Threads: a Constraint is const, shared by as many masks as you like; compile from any thread. Masks of one
+// constraint may be used from different threads; they take turns.
 //
 //   auto vocabulary = Vocabulary::create(tokenizer);
 //   DI_TRY(auto constraint, compile_regex(vocabulary, "[0-9]{4}-[0-9]{2}"));
@@ -25,7 +24,7 @@
 
 namespace deepinfer {
 
-class AutomatonSeed;
+class SharedAutomaton;
 
 class Constraint {
  public:
@@ -43,7 +42,7 @@ class Constraint {
   bool exhausted() const { return exhausted_; }
 
  private:
-  std::shared_ptr<AutomatonSeed> seed_;
+  std::shared_ptr<SharedAutomaton> shared_;
   GrammarState first_;
   int32_t num_tokens_ = 0;
   bool exhausted_ = false;

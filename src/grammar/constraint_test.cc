@@ -7,6 +7,7 @@
 #include <bit>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "base/file.h"
 
@@ -379,7 +380,8 @@ TEST(Constraint, AnAnswerOfAnyLengthHasRoom) {
 
 // A search whether anything is left that finds no answer blocks what it asked about, and nothing else.
 TEST(Constraint, AnUnansweredSearchEndsNoAnswer) {
-  const auto constraint = schema(R"({"type":"string","format":"hostname"})");
+  const auto constraint = schema(
+      R"({"type":"string","pattern":"^(?=.{1,253}$)(?!(?:.*\\.)?[a-z0-9]{2}--)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$"})");
   auto mask = constraint->start({0});
   std::vector<uint32_t> words(byte_vocabulary()->num_words());
   for (const char c : std::string_view("\"h0stn4me-9.example\"")) {
@@ -392,11 +394,11 @@ TEST(Constraint, AnUnansweredSearchEndsNoAnswer) {
 
 // A set that is left off and taken up again is the set that is worked out at once.
 TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
-  const auto constraint =
-      schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
+  constexpr const char* kSlow = R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})";
+  const auto constraint = schema(kSlow), other = schema(kSlow);
   const auto vocabulary = byte_vocabulary();
   std::vector<uint32_t> words(vocabulary->num_words()), whole(words);
-  auto pieces = constraint->start({0}), at_once = constraint->start({0});
+  auto pieces = constraint->start({0}), at_once = other->start({0});
   MaskDeadline passed;
   passed.set(0);
   for (const char c : std::string_view(R"({"axbcdefgh": "qabcdefghi"})")) {
@@ -408,6 +410,42 @@ TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
     ASSERT_TRUE(pieces->accept(static_cast<uint8_t>(c)) && at_once->accept(static_cast<uint8_t>(c))) << c;
   }
   EXPECT_TRUE(pieces->complete());
+}
+
+// What one answer has worked out, another one that runs beside it need not: its sets are ready in the first slice.
+TEST(Constraint, RunningAnswersShareWhatOneWorkedOut) {
+  const auto constraint = schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
+  std::vector<uint32_t> words(byte_vocabulary()->num_words());
+  auto first = constraint->start({0}), second = constraint->start({0});
+  MaskDeadline passed;
+  passed.set(0);
+  for (const char c : std::string_view(R"({"axbcdefgh": "qabcdefghi"})")) {
+    ASSERT_EQ(first->fill(words), MaskFill::kReady);
+    EXPECT_EQ(second->fill(words, passed), MaskFill::kReady) << c;
+    ASSERT_TRUE(first->accept(static_cast<uint8_t>(c)) && second->accept(static_cast<uint8_t>(c)));
+  }
+}
+
+TEST(Constraint, MasksOfOneConstraintMayRunOnManyThreads) {
+  const auto constraint = schema(R"({"type":"object","properties":{"ab":{"type":"string","pattern":"(a|b)*c$"},"n":{"type":"array"}}})");
+  std::vector<std::vector<uint32_t>> sets(4);
+  std::vector<std::thread> threads;
+  for (auto& out : sets) {
+    threads.emplace_back([&out, constraint] {
+      for (int round = 0; round < 5; ++round) {
+        const auto mask = constraint->start({0});
+        std::vector<uint32_t> words(byte_vocabulary()->num_words());
+        for (const char c : std::string_view(R"({"n": [1, {"k": "abc"}], "ab": "xabc"})")) {
+          while (mask->fill(words) == MaskFill::kUnfinished) std::this_thread::yield();
+          if (round == 0) out.insert(out.end(), words.begin(), words.end());
+          EXPECT_TRUE(mask->accept(static_cast<uint8_t>(c)));
+        }
+        EXPECT_TRUE(mask->complete());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& out : sets) EXPECT_EQ(out, sets[0]);
 }
 
 // Each definition may hold every other: their choices are one value, not one for each place.

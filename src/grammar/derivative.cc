@@ -62,6 +62,7 @@ RegexArena::Edges RegexArena::compute_edges(Rx rx) {
     case Kind::kJsonBody: return body_edges(rx);
     case Kind::kJsonEscape: return escape_edges(rx);
     case Kind::kMultiple: return multiple_edges(rx);
+    case Kind::kHostName: return host_edges(rx);
   }
   return {};
 }
@@ -209,37 +210,77 @@ bool RegexArena::find_alive(Rx rx) {
     }
     case Kind::kRepeat:
     case Kind::kJsonBody: return alive(arg(rx, 0));  // every text may be written in a string
+    case Kind::kAnd:
+      // In this order: names of hosts with A-labels are too many to be searched.
+      if (const Rx plain = with_plain_hosts(rx); plain != rx) return alive(plain);
+      return search_alive(rx);
     default: return search_alive(rx);
   }
 }
 
-bool RegexArena::goes_on(Rx rx, Rx any_char) {
+bool RegexArena::goes_on(Rx rx, const PlainChars& plain) {
   if (nodes_[rx].goes_on == Known::kUnknown) {
-    const bool found = find_goes_on(rx, any_char);
+    const bool found = find_goes_on(rx, plain);
     nodes_[rx].goes_on = found ? Known::kYes : Known::kNo;
   }
   return nodes_[rx].goes_on == Known::kYes;
 }
 
-bool RegexArena::find_goes_on(Rx rx, Rx any_char) {
+bool RegexArena::find_goes_on(Rx rx, const PlainChars& plain) {
   const std::vector<Rx> parts(args(rx).begin(), args(rx).begin() + static_cast<std::ptrdiff_t>(num_parts(rx)));
-  const Rx all = repeat(any_char, 0, kNoLimit);
+  const Rx all = repeat(plain.any, 0, kNoLimit);
   switch (kind(rx)) {
-    case Kind::kRepeat: return parts[0] == any_char && static_cast<int32_t>(arg(rx, 2)) == kNoLimit;
-    case Kind::kConcat:
-      return (goes_on(parts[0], any_char) && alive(parts[1])) || (nullable(parts[0]) && goes_on(parts[1], any_char));
-    case Kind::kOr: return std::any_of(parts.begin(), parts.end(), [&](Rx part) { return goes_on(part, any_char); });
+    case Kind::kRepeat: return plain.has(parts[0]) && static_cast<int32_t>(arg(rx, 2)) == kNoLimit;
+    case Kind::kConcat: return (goes_on(parts[0], plain) && alive(parts[1])) || (nullable(parts[0]) && goes_on(parts[1], plain));
+    case Kind::kOr: return std::any_of(parts.begin(), parts.end(), [&](Rx part) { return goes_on(part, plain); });
     case Kind::kAnd: {
       // One that goes on, less some texts.
       Rx one = kNothing;
       for (const Rx part : parts) {
-        if (part == all || leaves_enough(part, any_char)) continue;
-        if (std::exchange(one, part) != kNothing) return false;
+        if (part == all || leaves_enough(part, plain.any)) continue;
+        if (std::exchange(one, part) != kNothing) return ends_go_on(rx, plain);
       }
-      return one != kNothing ? goes_on(one, any_char) : std::find(parts.begin(), parts.end(), all) != parts.end();
+      return one != kNothing ? goes_on(one, plain) : std::find(parts.begin(), parts.end(), all) != parts.end();
     }
     default: return false;
   }
+}
+
+// Whether a long text is in it is told by its end alone, as of patterns like `\.js$` and not `\.css$` together: then what goes on behind
+// a character that is in no end goes on behind any text.
+bool RegexArena::ends_go_on(Rx rx, const PlainChars& plain) {
+  std::vector<Rx> parts(args(rx).begin(), args(rx).end());
+  for (Rx& part : parts) {
+    part = of_ends(part, plain);
+    if (part == kNothing) return false;
+  }
+  const Rx ends = intersect(std::move(parts));
+  constexpr uint8_t kInNoEnd = 1;
+  return derive(ends, kInNoEnd) == ends && alive(ends);
+}
+
+// Its long texts as what they end in; kNothing where they cannot be told so.
+Rx RegexArena::of_ends(Rx rx, const PlainChars& plain) {
+  const auto is_any = [&](Rx part) {
+    return kind(part) == Kind::kRepeat && plain.has(arg(part, 0)) && arg(part, 1) == 0 && static_cast<int32_t>(arg(part, 2)) == kNoLimit;
+  };
+  if (kind(rx) == Kind::kNot) {
+    if (finite(arg(rx, 0))) return kAnyBytes;
+    const Rx inside = of_ends(arg(rx, 0), plain);
+    return inside == kNothing ? kNothing : complement(inside);
+  }
+  if (kind(rx) == Kind::kOr) {
+    std::vector<Rx> parts;
+    for (const Rx part : std::vector<Rx>(args(rx).begin(), args(rx).end())) {
+      if (finite(part)) continue;
+      parts.push_back(of_ends(part, plain));
+      if (parts.back() == kNothing) return kNothing;
+    }
+    return alternate(std::move(parts));
+  }
+  Rx end = rx;
+  while (kind(end) == Kind::kConcat && is_any(arg(end, 0))) end = arg(end, 1);
+  return is_any(end) || (end != rx && finite(end)) ? rx : kNothing;
 }
 
 // The complement of finitely many texts, or of those of one class of characters, which is not all: any other one leads out.

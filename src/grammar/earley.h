@@ -4,15 +4,18 @@
 // terminals they wait for. A frame is "this nonterminal, begun in that row" with the items that wait for its end.
 // Rows are a function of the rows and terminals they came from and are memoised by them, so a text of ten thousand digits
 // makes two rows, and taking tokens back is only forgetting a number. A nonterminal at the end of a production returns to
-// the caller's frame at once: lists written with right recursion cost no stack.
+// the caller's frame at once: lists written with right recursion cost no stack. Frames with equal items waiting are one, and so
+// are rows with equal scans: a grammar that reads a list in ever so many ways has a few rows, too.
 // Source: Earley 1970; the frames are those of GLL (Scott, Johnstone 2010).
 // Threads: one thread at a time; copy() for another.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "grammar/lexer.h"
@@ -34,7 +37,7 @@ class Earley {
   struct Source {
     RowId row;
     LexState state;
-    bool operator==(const Source&) const = default;
+    auto operator<=>(const Source&) const = default;
   };
   // Row 0, of the empty text. Called once, before all else.
   RowId begin(Lexer& lexer);
@@ -72,11 +75,12 @@ class Earley {
  private:
   struct Item {
     uint32_t dot, frame;
-    bool operator==(const Item&) const = default;
+    auto operator<=>(const Item&) const = default;
   };
   struct Scan {
     Rx terminal;
     Item item;  // behind it
+    auto operator<=>(const Scan&) const = default;
   };
   struct Frame {
     Nonterminal rule = 0;
@@ -98,11 +102,22 @@ class Earley {
   void add(Item item);
   void process(Lexer& lexer, Item item);
   void end_frame(uint32_t frame);
+  void merge_frames();
+  bool same_waiting(uint32_t fresh, uint32_t old) const;
+  RowId same_row();
   uint32_t frame_of(Lexer& lexer, Nonterminal rule);
   const std::vector<uint32_t>& productions(Lexer& lexer, Nonterminal rule);
 
   std::unique_ptr<RuleSource> rules_;
-  std::vector<Symbol> symbols_;  // productions one behind the other, each with an end
+  // A place in a production is what is left of it, so places with the same rest are one. Place 0 is the end.
+  struct Place {
+    Symbol symbol;
+    uint32_t next = 0;
+  };
+  uint32_t place(Symbol symbol, uint32_t next);
+
+  std::vector<Place> places_{1};
+  std::unordered_multimap<uint64_t, uint32_t> place_index_;
   std::unordered_map<Nonterminal, Rule> table_;
   std::vector<Frame> frames_;
   std::vector<Row> rows_;
@@ -111,11 +126,16 @@ class Earley {
     RowId row;
   };
   std::unordered_multimap<uint64_t, Memo> memo_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> frame_index_;  // by the places of what waits; the last few
+  std::unordered_multimap<uint64_t, RowId> row_index_;
   size_t num_items_ = 0;
   size_t num_productions_ = 0;
   // Of the row being built.
   std::vector<Item> items_;
-  std::unordered_multimap<uint64_t, uint32_t> seen_;
+  std::unordered_set<uint64_t> seen_;
+  std::unordered_map<Nonterminal, uint32_t> open_frames_;
+  std::vector<uint32_t> merged_;  // by frame of the row: the frame it is
+  size_t work_ = 0;
 };
 
 }  // namespace deepinfer

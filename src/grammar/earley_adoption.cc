@@ -1,5 +1,7 @@
 // Rows of one parser taken over by another (grammar/earley.h): what a long answer leaves behind is forgotten by beginning with a
 // fresh parser that takes over only the rows still in use.
+#include <algorithm>
+
 #include "grammar/earley.h"
 
 namespace deepinfer {
@@ -19,9 +21,11 @@ RowId Earley::Adoption::operator()(RowId row) {
     open_.pop_back();
     std::vector<Item> waiting;
     for (const Item& item : from_.frames_[at].waiting) waiting.push_back({dot(item.dot), frame(item.frame)});
+    std::sort(waiting.begin(), waiting.end());
     to_.num_items_ += waiting.size();
     to_.frames_[frames_.at(at)].waiting = std::move(waiting);
   }
+  std::sort(made.scans.begin(), made.scans.end());
   made.start = to_lexer_.adopt(from_lexer_, from_.rows_[row].start, translation_);
   made.complete = from_.rows_[row].complete;
   made.first_frame = static_cast<uint32_t>(to_.frames_.size());
@@ -30,18 +34,18 @@ RowId Earley::Adoption::operator()(RowId row) {
   return rows_[row] = static_cast<RowId>(to_.rows_.size() - 1);
 }
 
-// From there to the end of its production.
+// From there to the end of its production: a loop, for a rule may be long.
 uint32_t Earley::Adoption::dot(uint32_t from) {
-  if (const auto found = dots_.find(from); found != dots_.end()) return found->second;
-  const auto out = static_cast<uint32_t>(to_.symbols_.size());
-  for (uint32_t at = from;; ++at) {
-    Symbol symbol = from_.symbols_[at];
+  std::vector<uint32_t> rest;
+  for (; from != 0 && !dots_.contains(from); from = from_.places_[from].next) rest.push_back(from);
+  uint32_t out = from == 0 ? 0 : dots_.at(from);
+  for (size_t i = rest.size(); i-- > 0;) {
+    Symbol symbol = from_.places_[rest[i]].symbol;
     if (symbol.kind == Symbol::Kind::kTerminal) symbol.id = translation_(symbol.id);
     if (symbol.kind == Symbol::Kind::kNonterminal) symbol.id = to_.rules_->adopt(*from_.rules_, symbol.id);
-    dots_.try_emplace(at, static_cast<uint32_t>(to_.symbols_.size()));
-    to_.symbols_.push_back(symbol);
-    if (symbol.kind == Symbol::Kind::kEnd) return out;
+    dots_[rest[i]] = out = to_.place(symbol, out);
   }
+  return out;
 }
 
 uint32_t Earley::Adoption::frame(uint32_t from) {

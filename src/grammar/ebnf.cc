@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "grammar/constraint.h"
 #include "grammar/ebnf_syntax.h"
+#include "grammar/json_text.h"
 
 namespace deepinfer {
 namespace {
@@ -18,9 +20,10 @@ constexpr int kMaxChain = 2000;  // of rules that name each other
 
 class Builder {
  public:
-  Builder(RegexArena& arena, const EbnfGrammar& grammar)
+  Builder(RegexArena& arena, const EbnfGrammar& grammar, const std::vector<std::string_view>& marks)
       : arena_(arena),
         grammar_(grammar),
+        marks_(marks),
         states_(grammar.rules.size()),
         regular_(grammar.rules.size()),
         rules_(std::make_unique<FixedRules>()) {}
@@ -31,6 +34,7 @@ class Builder {
       find_regular(i, 0);
     }
     if (too_deep_) return too_large("grammar: rules name each other in a chain of more than 2,000");
+    if (!marks_.empty()) keep_out_marks();
     for (size_t i = 0; i < grammar_.rules.size(); ++i) {
       const EbnfExpression& body = grammar_.rules[i].body;
       if (regular_[i]) {
@@ -63,7 +67,7 @@ class Builder {
   }
 
   std::optional<Rx> regular(const EbnfExpression& expression, int depth) {
-    if (expression.kind == Kind::kTerminal) return expression.terminal;
+    if (expression.kind == Kind::kTerminal) return without_.empty() ? expression.terminal : narrowed(expression.terminal);
     if (expression.kind == Kind::kRule) return find_regular(expression.rule, depth);
     std::vector<Rx> parts;
     bool all = true;
@@ -78,6 +82,28 @@ class Builder {
     Rx out = kEmptyText;
     for (size_t i = parts.size(); i-- > 0;) out = arena_.concat(parts[i], out);
     return out;
+  }
+
+  // Of rules that recur the parts are narrowed, of others the whole.
+  void keep_out_marks() {
+    if (std::optional<Rx>& whole = regular_[grammar_.start]) {
+      whole = arena_.intersect({*whole, texts_without(arena_, marks_)});
+      return;
+    }
+    for (const std::string_view mark : marks_) {
+      const auto is_ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
+      const auto first = std::find_if_not(mark.begin(), mark.end(), is_ascii);
+      const auto end = std::find_if(first + 1, mark.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; });
+      without_.emplace_back(first, end);
+    }
+    std::fill(states_.begin(), states_.end(), State::kNew);
+    for (size_t i = 0; i < grammar_.rules.size(); ++i) find_regular(i, 0);
+  }
+
+  Rx narrowed(Rx terminal) {
+    const Rx allowed = texts_without(arena_, without_);
+    const bool clean = !arena_.alive(arena_.intersect({terminal, arena_.complement(allowed)}));
+    return clean ? terminal : arena_.intersect({terminal, allowed});
   }
 
   Status choices(Nonterminal rule, const EbnfExpression& expression) {
@@ -170,6 +196,8 @@ class Builder {
 
   RegexArena& arena_;
   const EbnfGrammar& grammar_;
+  const std::vector<std::string_view>& marks_;
+  std::vector<std::string_view> without_;  // characters of theirs
   std::vector<State> states_;
   std::vector<std::optional<Rx>> regular_;
   std::unique_ptr<FixedRules> rules_;
@@ -178,9 +206,10 @@ class Builder {
 
 }  // namespace
 
-Result<std::unique_ptr<FixedRules>> parse_ebnf(RegexArena& arena, std::string_view text) {
+Result<std::unique_ptr<FixedRules>> parse_ebnf(RegexArena& arena, std::string_view text,
+                                               const std::vector<std::string_view>& marks) {
   DI_TRY(const EbnfGrammar grammar, parse_ebnf_text(arena, text));
-  return Builder(arena, grammar).build();
+  return Builder(arena, grammar, marks).build();
 }
 
 ConstraintResult compile_ebnf(std::shared_ptr<const Vocabulary> vocabulary, std::string_view grammar,

@@ -13,12 +13,16 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "grammar/rules.h"
 
 namespace deepinfer {
 
-Result<std::unique_ptr<FixedRules>> parse_ebnf(RegexArena& arena, std::string_view grammar);
+// No text of it holds any of `marks`. Where rules recur a mark might be put together from their parts, so none of these holds a
+// character of a mark that is not ASCII. REQUIRES: each mark has such a character.
+Result<std::unique_ptr<FixedRules>> parse_ebnf(RegexArena& arena, std::string_view grammar,
+                                               const std::vector<std::string_view>& marks = {});
 
 }  // namespace deepinfer

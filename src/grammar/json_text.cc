@@ -45,7 +45,7 @@ Rx texts_without(RegexArena& arena, const std::vector<std::string_view>& marks) 
 
 Rx json_string(RegexArena& arena, Rx text) {
   const Rx quote = arena.literal("\"");
-  const Rx body = text == any_text(arena) ? json_body_of_any(arena) : arena.json_body(text);
+  const Rx body = text == any_text(arena) ? json_body_of_any(arena) : arena.json_body(arena.with_plain_hosts(text));
   return arena.concat({quote, body, quote});
 }
 

@@ -27,6 +27,7 @@ LexState Lexer::intern(std::vector<Pair> pairs) {
   State state;
   for (const Pair& pair : pairs) {
     if (arena_.nullable(pair.rest)) state.accepts.push_back(pair.terminal);
+    state.costly |= arena_.is_costly(pair.rest);
   }
   num_pairs_ += pairs.size();
   state.pairs = std::move(pairs);
@@ -39,6 +40,14 @@ LexState Lexer::adopt(const Lexer& from, LexState state, RegexTranslation& trans
   std::vector<Pair> pairs = from.pairs(state);
   for (Pair& pair : pairs) pair = {translation(pair.terminal), translation(pair.rest)};
   return intern(std::move(pairs));
+}
+
+uint32_t Lexer::step_alone(LexState from, uint8_t byte) {
+  std::vector<Pair> pairs = states_[from].pairs;
+  for (Pair& pair : pairs) pair.rest = arena_.derive_alone(pair.rest, byte);
+  std::erase_if(pairs, [&](const Pair& pair) { return !arena_.alive(pair.rest); });
+  const LexState state = intern(std::move(pairs));
+  return state * 2 + (states_[state].accepts.empty() ? 0 : 1);
 }
 
 // Splits the bytes into classes that all pairs treat alike; each class leads to one state. Linear in the pairs: an object of

@@ -31,7 +31,9 @@ class Lexer {
   // The state before the first byte of any of `terminals`.
   LexState start(std::span<const Rx> terminals);
   // Two times the next state, plus one if it accepts.
-  uint32_t step(LexState state, uint8_t byte) { return table(state)[byte]; }
+  uint32_t step(LexState state, uint8_t byte) { return costly(state) ? step_alone(state, byte) : table(state)[byte]; }
+  // A table takes long, so single steps should be asked for.
+  bool costly(LexState state) const { return states_[state].costly && states_[state].table < 0; }
   // The same for all bytes; it stays where it is.
   const uint32_t* table(LexState state) {
     if (states_[state].table < 0) fill(state);
@@ -62,11 +64,12 @@ class Lexer {
     std::vector<Pair> pairs;
     std::vector<Rx> accepts;
     int32_t table = -1;
-    bool continues = false;
+    bool continues = false, costly = false;
   };
   static constexpr size_t kStateBytes = sizeof(State) + 64;  // with its entry in the index
   LexState intern(std::vector<Pair> pairs);
   void fill(LexState state);
+  uint32_t step_alone(LexState state, uint8_t byte);
 
   struct PairEdge {
     Rx terminal;

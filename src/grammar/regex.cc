@@ -54,7 +54,8 @@ void RegexArena::forget_edges() {
 size_t RegexArena::num_parts(Rx rx) const {
   switch (kind(rx)) {
     case Kind::kBytes:
-    case Kind::kMultiple: return 0;
+    case Kind::kMultiple:
+    case Kind::kHostName: return 0;
     case Kind::kRepeat: return 1;
     default: return nodes_[rx].num_args;
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "grammar/byte_set.h"
+#include "grammar/host_name.h"
 
 namespace deepinfer {
 
@@ -58,11 +59,21 @@ class RegexArena {
   // The decimal texts (digits, optionally a point and digits) that are multiples of modulus / 10^scale.
   // REQUIRES: 0 < modulus <= 2^31, 0 <= scale <= 9.
   Rx multiple_of(uint32_t modulus, uint32_t scale);
+  // Names of hosts, A-labels included (grammar/host_name.h).
+  Rx host_name();
+  bool is_host_name(Rx rx) const { return kind(rx) == Kind::kHostName; }
+  // The same where it is a name of hosts or a choice of such; what is one and more besides, as a length, comes without A-labels
+  // where something is left then: whether one of them has that too is a search at each byte.
+  Rx with_plain_hosts(Rx rx);
+  // Each byte of the derivative takes a search, so that it is better asked for one than for all.
+  bool is_costly(Rx rx) const;
 
   bool nullable(Rx rx) const { return nodes_[rx].nullable; }
   // Disjoint; bytes that are missing lead to kNothing. Valid until the next call.
   std::span<const Edge> edges(Rx rx);
   Rx derive(Rx rx, uint8_t byte);
+  // The same, for one byte alone and not memoised where is_costly().
+  Rx derive_alone(Rx rx, uint8_t byte);
   bool matches(Rx rx, std::string_view text);
   // Some text is in the language. Exact, but a search where intersections and complements are involved; a search that
   // finds no answer within its budget says no.
@@ -78,9 +89,13 @@ class RegexArena {
   // `rx` begins with a json_body(): of which text, and what follows; kNothing where it does not.
   Rx body_text(Rx rx) const;
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
-  // Every text of `any_char` can be gone on with to endlessly many texts of the language, as the expression shows: the names of
-  // an open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
-  bool goes_on(Rx rx, Rx any_char);
+  // Every text of plain characters (vocabulary.h) can be gone on with to endlessly many texts of the language, as the expression shows:
+  // the names of an open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
+  struct PlainChars {
+    Rx any, dot;  // one of any characters, one of a pattern's `.`: both hold the plain ones
+    bool has(Rx rx) const { return rx == any || rx == dot; }
+  };
+  bool goes_on(Rx rx, const PlainChars& plain);
 
   // Begins to count the processor time of this thread against the limit, or what is left of it; stop_clock() gives what is left
   // then.
@@ -108,7 +123,7 @@ class RegexArena {
 
  private:
   friend class RegexTranslation;
-  enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple };
+  enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple, kHostName };
   enum class Known : uint8_t { kUnknown, kYes, kNo };
   struct Node {
     Kind kind;
@@ -145,10 +160,14 @@ class RegexArena {
   Edges body_edges(Rx rx);
   Edges escape_edges(Rx rx);
   Edges multiple_edges(Rx rx);
+  Rx host_node(const HostName& name);
+  Edges host_edges(Rx rx);
   Edges combine(const std::vector<Edges>& parts, bool is_and);
   bool find_alive(Rx rx);
-  bool find_goes_on(Rx rx, Rx any_char);
+  bool find_goes_on(Rx rx, const PlainChars& plain);
   bool leaves_enough(Rx rx, Rx any_char);
+  bool ends_go_on(Rx rx, const PlainChars& plain);
+  Rx of_ends(Rx rx, const PlainChars& plain);
   bool finite(Rx rx);
   bool search_alive(Rx rx);
 
@@ -158,7 +177,7 @@ class RegexArena {
   std::vector<uint32_t> args_;
   std::vector<Edge> edges_;
   std::vector<uint32_t> buckets_;
-  bool exhausted_ = false, gave_up_ = false;
+  bool exhausted_ = false, gave_up_ = false, has_hosts_ = false;
   int64_t deadline_us_ = 0;  // of the thread's processor time; 0 = no limit
   uint32_t ticks_ = 0;
 };

@@ -302,4 +302,6 @@ Result<RegexNode> parse_regex_tree(std::string_view pattern) {
   return Parser(pattern).whole();
 }
 
+Rx pattern_dot(RegexArena& arena) { return utf8(arena, kLineEnds.inverted()); }
+
 }  // namespace deepinfer

@@ -22,4 +22,7 @@ enum class RegexUse {
 // The texts (UTF-8) that match.
 Result<Rx> parse_regex(RegexArena& arena, std::string_view pattern, RegexUse use);
 
+// What `.` matches: one character that ends no line.
+Rx pattern_dot(RegexArena& arena);
+
 }  // namespace deepinfer

@@ -114,7 +114,7 @@ std::vector<Production> SchemaRules::top_rules(uint32_t value) {
 std::vector<Production> SchemaRules::argument_rules(uint32_t value, RegexArena& arena) {
   std::vector<Production> out;
   const Rx end = arena.literal(arguments_->end), json = arena.literal(arguments_->json);
-  const Rx text = plan_->values[value].scalars.text;
+  const Rx text = arena.with_plain_hosts(plan_->values[value].scalars.text);
   if (text != kNothing) out.push_back({Symbol::terminal(arena.concat({arena.literal(arguments_->text), text, end}))});
   const Rx single = scalars(value, arena, false);
   if (single != kNothing) out.push_back({Symbol::terminal(arena.concat({json, single, end}))});
@@ -160,7 +160,7 @@ std::vector<SchemaRules::KeyChoice> SchemaRules::key_choices(const State& now, R
   if (room < needed + 1) return out;
   const bool json = now.kind == Kind::kObject || now.kind == Kind::kKey;
   for (const ObjectPlan::Class& keys : plan.classes) {
-    const Rx text = json ? keys.text : without_blanks(arena, keys.text);
+    const Rx text = json ? keys.text : arena.with_plain_hosts(without_blanks(arena, keys.text));
     if (arena.alive(text)) out.push_back({.entry = std::nullopt, .text = text, .value = keys.value});
   }
   return out;
@@ -179,7 +179,7 @@ std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& are
     next.begun = true;
     // How many keys matters only up to a bound.
     next.count = plan.max == kUnbounded ? std::min(now.count + 1, plan.min) : now.count + 1;
-    Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(choice.text);
+    Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(arena.with_plain_hosts(choice.text));
     if (choice.entry) {
       next.words[*choice.entry / 32] |= 1u << (*choice.entry % 32);
       const std::string& text = plan.entries[*choice.entry].name;

@@ -88,7 +88,9 @@ Scalars SchemaShapes::of_atom(const SchemaAtom& atom) {
   }
 }
 
-Rx SchemaShapes::within_strings(Rx text) { return narrow_ ? arena_.intersect({any_text_, text}) : text; }
+Rx SchemaShapes::within_strings(Rx text) {
+  return narrow_ && !arena_.is_host_name(text) ? arena_.intersect({any_text_, text}) : text;  // no mark is made of letters and dots
+}
 
 Scalars SchemaShapes::joined(const Scalars& a, const Scalars& b, bool is_and) {
   const auto join = [&](Rx x, Rx y, Rx all) {

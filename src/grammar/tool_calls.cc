@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "grammar/char_class.h"
+#include "grammar/ebnf.h"
 #include "grammar/json_text.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema_compile.h"
@@ -109,6 +110,10 @@ class FormCompiler {
     } else if (form_.regex) {
       DI_TRY(const Rx text, parse_regex(arena(), *form_.regex, RegexUse::kWhole));
       fixed.add(body, {Symbol::terminal(arena().intersect({text, without({markup_.mark})}))});
+    } else if (form_.ebnf) {
+      if (form_.ebnf->size() > limits_.max_source_bytes) return too_large("the grammar is larger than 1 MiB");
+      DI_TRY(auto rules, parse_ebnf(arena(), *form_.ebnf, {markup_.mark}));
+      fixed.add(body, {rules_->add(std::move(rules))});
     } else {
       fixed.add(body, {Symbol::terminal(without({markup_.mark}))});
       return add_opening(without({markup_.mark})), Status();

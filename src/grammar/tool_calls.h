@@ -42,6 +42,7 @@ struct ToolCallForm {
   // What an answer without calls is: at most one of these; none = any text, which may also stand before calls.
   std::optional<Json> schema;
   std::optional<std::string> regex;
+  std::optional<std::string> ebnf;
   CallMarkup markup;
 };
 

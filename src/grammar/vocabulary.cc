@@ -13,9 +13,10 @@ constexpr int32_t kSliceChars[] = {8, 20, INT32_MAX};
 // Tokens with more characters are listed: 3,000 of the release's.
 constexpr int32_t kCountedChars = 20;
 
-// Characters of a token that any JSON string may hold as it is; -1 for the others.
+// Characters of a token that any JSON string may hold as it is; -1 for the others, and where one ends a line, which a pattern's `.` is not.
 int32_t plain_chars(std::string_view bytes) {
-  if (!is_valid_utf8(bytes)) return -1;
+  constexpr std::string_view kLineEnd = "\u2028", kParagraphEnd = "\u2029";
+  if (!is_valid_utf8(bytes) || bytes.find(kLineEnd) != bytes.npos || bytes.find(kParagraphEnd) != bytes.npos) return -1;
   int32_t chars = 0;
   for (const char c : bytes) {
     const auto byte = static_cast<uint8_t>(c);

@@ -25,8 +25,8 @@ bool needs_form(const Conversation& chat) {
 
 }  // namespace
 
-Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
-  if (!chat.tools_active() || !needs_form(chat)) return std::optional<ToolCallForm>();
+Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat, const std::optional<std::string>& ebnf) {
+  if (!chat.tools_active() || !(ebnf || needs_form(chat))) return std::optional<ToolCallForm>();
   const ParseStart start = parse_options(chat, {}).start;
   ToolCallForm form;
   for (const ToolDefinition& tool : chat.tools) {
@@ -37,6 +37,8 @@ Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& chat) {
   form.opened = form.required && !chat.thinking && !chat.prefix_message();
   form.thinking = start == ParseStart::kReasoning || start == ParseStart::kReasoningContinued;
   form.markup = recipe_call_markup();
+  form.ebnf = ebnf;
+  if (ebnf) return std::optional<ToolCallForm>(std::move(form));
   switch (chat.format.kind) {
     case Format::kText: break;
     case Format::kJsonObject:
@@ -53,12 +55,12 @@ namespace {
 
 Result<std::optional<ConstraintSource>> wanted_source(const Conversation& chat, const std::optional<std::string>& ebnf) {
   std::optional<ConstraintSource> source;
-  if (ebnf) return source = ConstraintSource{.what = EbnfText{*ebnf}}, source;
   if (chat.tools_active()) {
-    DI_TRY(std::optional<ToolCallForm> form, tool_call_form(chat));
+    DI_TRY(std::optional<ToolCallForm> form, tool_call_form(chat, ebnf));
     if (form) source = ConstraintSource{.what = *std::move(form)};
     return source;
   }
+  if (ebnf) return source = ConstraintSource{.what = EbnfText{*ebnf}}, source;
   std::optional<OutputConstraint> wanted = output_constraint(chat);
   if (!wanted) return source;
   if (chat.format.kind == Format::kJsonSchema) wanted->schema = enforced_schema(chat.format).dump();
@@ -77,7 +79,7 @@ Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation&
   if (!thinks && prefix) source->written = prefix->content.text;
   DI_TRY(out.grammar, host.constraints().of_source(*source));
   out.source = write_constraint_source(*source);
-  const bool is_whole = !ebnf && chat.tools_active();  // the grammar of calls holds the thinking, too
+  const bool is_whole = chat.tools_active();  // the grammar of calls holds the thinking, too
   if (!thinks || is_whole) return out;
   const std::optional<TokenId> end = host.tokenizer().added_token(control::kEndThink);
   if (!end) return unsupported("the tokenizer has no token for the end of thinking: turn thinking off");

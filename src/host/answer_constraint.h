@@ -20,9 +20,11 @@
 namespace deepinfer {
 
 // Nothing where the answer is not held to calls.
-Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& conversation);
-
 // `ebnf`, when given, instead of the conversation's format.
+Result<std::optional<ToolCallForm>> tool_call_form(const Conversation& conversation,
+                                                   const std::optional<std::string>& ebnf = std::nullopt);
+
+// `ebnf` as above.
 Result<AnswerConstraint> answer_constraint(const Host& host, const Conversation& conversation,
                                            const std::optional<std::string>& ebnf);
 

@@ -52,8 +52,8 @@ Read read(const Conversation& chat, std::string_view text) {
   return out;
 }
 
-std::shared_ptr<const Constraint> compiled(const Conversation& chat) {
-  const auto form = tool_call_form(chat);
+std::shared_ptr<const Constraint> compiled(const Conversation& chat, const std::optional<std::string>& ebnf = std::nullopt) {
+  const auto form = tool_call_form(chat, ebnf);
   EXPECT_TRUE(form && *form);
   auto out = compile_tool_calls(vocabulary(), **form);
   EXPECT_TRUE(out) << (out ? "" : out.error().message);
@@ -155,6 +155,24 @@ TEST(ToolCalls, AutoMayAnswerOrCall) {
   EXPECT_FALSE(*tool_call_form(chat));
 }
 
+TEST(ToolCalls, AGrammarBesideTools) {
+  const std::string call = "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  Conversation chat = conversation({tool("f", "", false)}, ToolChoice::kAuto, false);
+  // Rules that recur put their texts together from parts, a mark among them.
+  for (const char* ebnf : {"root ::= \"<\" [^x]* \">\"", "root ::= \"<\" part \">\"\npart ::= [^x] part | \"\""}) {
+    const auto constraint = compiled(chat, ebnf);
+    EXPECT_TRUE(constraint->matches("<a>")) << ebnf;
+    EXPECT_TRUE(constraint->matches(call)) << ebnf;
+    EXPECT_FALSE(constraint->matches("<a>" + call)) << ebnf;
+    EXPECT_FALSE(constraint->matches("a")) << ebnf;
+    EXPECT_FALSE(constraint->matches("<｜DSML｜>")) << ebnf << " would be read as calls";
+  }
+  EXPECT_FALSE(compile_tool_calls(vocabulary(), **tool_call_form(chat, "root ::= \"<｜DSML｜\"")));
+  EXPECT_FALSE(compile_tool_calls(vocabulary(), **tool_call_form(chat, "root ::= \"<\" a\na ::= \"｜\" a | \"｜DSML｜\"")));
+  chat.tool_choice = ToolChoice::kRequired;
+  EXPECT_FALSE(compiled(chat, "root ::= \"a\"")->matches("a"));
+}
+
 TEST(ToolCalls, AsManyCallsAsAreAllowedAndOfThoseTools) {
   const auto call = [](const std::string& name) { return "<｜DSML｜ invoke name=\"" + name + "\">\n\n</｜DSML｜ invoke>\n"; };
   const std::string open = "<｜DSML｜ calls>\n", close = "</｜DSML｜ calls>";
@@ -252,6 +270,7 @@ TEST(ConstraintSource, ReadsBack) {
                     .max_calls = 2,
                     .markup = recipe_call_markup()};
   form.regex = "a+";
+  form.ebnf = "root ::= \"a\"";
   using Kind = OutputConstraint::Kind;
   for (const ConstraintSource& source :
        {ConstraintSource{.what = form, .written = "x"}, ConstraintSource{.what = EbnfText{"root ::= \"a\""}},

@@ -22,6 +22,7 @@ Json to_json(const ToolCallForm& form) {
                            {"max_calls", form.max_calls}});
   if (form.schema) out.set("schema", *form.schema);
   if (form.regex) out.set("regex", *form.regex);
+  if (form.ebnf) out.set("ebnf", *form.ebnf);
   return out;
 }
 
@@ -40,6 +41,9 @@ Result<ToolCallForm> form_of(const Json& json) {
   if (const Json* schema = json.find("schema")) form.schema = *schema;
   if (const Json* regex = json.find("regex")) {
     DI_TRY(form.regex, regex->to_string("regex"));
+  }
+  if (const Json* ebnf = json.find("ebnf")) {
+    DI_TRY(form.ebnf, ebnf->to_string("ebnf"));
   }
   form.markup = recipe_call_markup();
   return form;

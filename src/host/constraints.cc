@@ -89,6 +89,7 @@ ConstraintResult Constraints::of_tools(const ToolCallForm& form) {
       fmt::format("tools {:d}{:d}{:d}{} {}", form.required, form.opened, form.thinking, form.max_calls, tools.dump());
   if (form.schema) key += " schema " + form.schema->dump();
   if (form.regex) key += " regex " + *form.regex;
+  if (form.ebnf) key += " grammar " + *form.ebnf;
   return find(std::move(key), [&] { return compile_tool_calls(vocabulary(true), form); });
 }
 

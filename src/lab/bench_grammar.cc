@@ -21,6 +21,11 @@ namespace {
 struct Tally {
   int64_t schemas = 0, refused = 0, valid = 0, invalid = 0, blocked = 0, accepted = 0;
   std::vector<double> compile_us, mask_us;
+  struct Slow {
+    double us;
+    std::string where;
+  };
+  std::vector<Slow> slowest;  // masks
 };
 
 double percentile(std::vector<double>& values, double share) {
@@ -65,7 +70,7 @@ class GrammarBench {
       const bool valid = test.at("valid").is_bool() && test.at("valid").as_bool();
       const std::string text = test.at("data").dump();
       const std::string plain = plainly(test.at("data")).dump();
-      const bool passed = walk(**constraint, text) || (plain != text && walk(**constraint, plain));
+      const bool passed = walk(**constraint, name, text) || (plain != text && walk(**constraint, name, plain));
       ++(valid ? tally_.valid : tally_.invalid);
       if (passed == valid) continue;
       ++(valid ? tally_.blocked : tally_.accepted);
@@ -74,6 +79,7 @@ class GrammarBench {
   }
 
   void report(FigureReport& report) {
+    for (const Tally::Slow& slow : tally_.slowest) note("slow mask", fmt::format("{:.0f} us", slow.us), slow.where);
     const auto add = [&](const char* name, double value, const char* unit) {
       report.add({.name = fmt::format("grammar/{}", name), .value = value, .unit = unit});
     };
@@ -93,17 +99,29 @@ class GrammarBench {
 
  private:
   // Whether every token of the text is in the mask before it, and the text may end.
-  bool walk(const Constraint& constraint, const std::string& text) {
+  bool walk(const Constraint& constraint, const std::string& name, const std::string& text) {
     const std::vector<TokenId> ids = tokenizer_.encode_content(text);
     std::vector<uint32_t> words(vocabulary_->num_words());
     std::unique_ptr<TokenMask> mask = constraint.start({});
-    for (const TokenId id : ids) {
+    for (size_t at = 0; const TokenId id : ids) {
       tally_.mask_us.push_back(1e6 * best_seconds(1, [&] { mask->fill(words); }));
+      if (list_) note_slow(tally_.mask_us.back(), name, text, at);
+      at += tokenizer_.token_bytes(id).size();
       const bool allowed = words[static_cast<size_t>(id) / 32] >> (id % 32) & 1;
       if (mask->accept(id) != allowed) note("MASK AND ACCEPT DIFFER", text, fmt::format("token {}", id));
       if (!allowed) return false;
     }
     return mask->complete();
+  }
+
+  void note_slow(double us, const std::string& name, const std::string& text, size_t at) {
+    constexpr size_t kListed = 20, kBefore = 60;
+    std::vector<Tally::Slow>& list = tally_.slowest;
+    if (list.size() == kListed && list.back().us >= us) return;
+    const size_t from = at - std::min(at, kBefore);
+    const auto place = std::find_if(list.begin(), list.end(), [&](const Tally::Slow& other) { return other.us < us; });
+    list.insert(place, {us, fmt::format("{} behind {}", name, text.substr(from, at - from))});
+    if (list.size() > kListed) list.pop_back();
   }
 
   void note(const char* what, const std::string& name, const std::string& text) const {

@@ -19,7 +19,7 @@ namespace deepinfer {
 struct BenchGrammarOptions {
   std::string tokenizer;  // tokenizer.json(.zst); empty = the release's
   std::string data;       // folder or file
-  bool list = false;      // print each refusal and each wrong answer to standard error
+  bool list = false;      // print each refusal, each wrong answer and the slowest masks to standard error
 };
 
 Status bench_grammar(const BenchGrammarOptions& options, FigureReport& report);

@@ -56,8 +56,6 @@ class RequestChecker {
 
   Status check_tools() {
     if (body_.grammar && request_.grammar.empty()) return invalid_argument("response_format.grammar: the grammar is empty");
-    if (body_.grammar && !body_.tools.empty())
-      return unsupported("a response_format of type grammar beside tools is not supported");
     DI_CHECK_OK(check_tool_names_unique(body_.tools));
     DI_CHECK_OK(check_tool_schemas(body_.tools, rules_));
     const ChatToolChoice choice = body_.tool_choice.value_or(ChatToolChoice{});
