@@ -109,10 +109,15 @@ std::string verdict(const StoreSurvey& survey, bool json, bool& sound) {
     if (!segment.error.empty()) out += fmt::format("{}\n", segment.error);
   }
   sound = damaged == 0 && unreadable == 0;
-  if (json) return Json::object({{"sound", records}, {"damaged", damaged}, {"unreadable_segments", unreadable}, {"locked_segments", locked}}).dump() + '\n';
+  if (json)
+    return Json::object(
+               {{"sound", records}, {"damaged", damaged}, {"unreadable_segments", unreadable}, {"locked_segments", locked}})
+               .dump() +
+           '\n';
   if (locked > 0)
-    out += fmt::format("{} segments are encrypted with a key that is not at hand: of their records the checksums alone were looked at\n",
-                       locked);
+    out += fmt::format(
+        "{} segments are encrypted with a key that is not at hand: of their records the checksums alone were looked at\n",
+        locked);
   return out + fmt::format("{} records are sound, {} damaged, {} segments unreadable\n", records, damaged, unreadable);
 }
 

@@ -35,7 +35,8 @@ double rank_sum(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
 class TenantTiming : public testing::TestWithParam<bool> {
  protected:
   void open() {
-    EngineOptions options{.max_batch = 2, .step_tokens = 16, .context = 128, .pages = 2048, .speculation = {.mode = SpeculationMode::kOff}};
+    EngineOptions options{
+        .max_batch = 2, .step_tokens = 16, .context = 128, .pages = 2048, .speculation = {.mode = SpeculationMode::kOff}};
     options.store = {.disk = GetParam() ? &disk_ : nullptr, .date = &date_, .folder = "/store", .fingerprint = "timing"};
     options.store.deadline.base_us = 60'000'000;
     engine_.reset();

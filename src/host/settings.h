@@ -71,7 +71,8 @@ struct HostSettings {
            .max = 1e6});
     visit({.name = "store-memory",
            .target = &store_memory,
-           .help = "host memory in front of that folder, 0 = a tenth of what there is beside a device with memory of its own, else none",
+           .help = "host memory in front of that folder, 0 = a tenth of what there is beside a device with memory of its own, "
+                   "else none",
            .value = "GB",
            .min = 0,
            .max = 1e6});

@@ -113,8 +113,8 @@ uint32_t PrefixIndex::begin(std::span<const int32_t> pages, size_t prompt_pages)
   return prompts_;
 }
 
-// The next prompt of a conversation, and not what `user` went on with behind this page: that is left behind. Of a page with more than
-// two continuations nobody knows whose turn it is.
+// The next prompt of a conversation, and not what `user` went on with behind this page: that is left behind. Of a page with more
+// than two continuations nobody knows whose turn it is.
 void PrefixIndex::leave(int32_t page, uint32_t user) {
   int32_t way = kNone, ways = 0;
   for (int32_t child = at(page).first_child; child != kNone; child = at(child).next, ++ways) {

@@ -2,9 +2,8 @@
 //
 // A snapshot is taken into a free buffer, then attached to the page whose end it belongs to. The shelf holds a fixed number
 // of equal buffers, allocated when first needed and reused; when all are taken the one attached or used the longest time
-// ago is forgotten. One that nobody used for its life goes, too, and its memory with it: after minutes the next turn rarely comes,
-// and where there is a store on a disk it has a copy.
-// Threads: one thread.
+// ago is forgotten. One that nobody used for its life goes, too, and its memory with it: after minutes the next turn rarely
+// comes, and where there is a store on a disk it has a copy. Threads: one thread.
 //
 //   SnapshotShelf shelf(bytes, 64, num_pages);
 //   const int32_t id = shelf.take();      // -1: every buffer is being filled

@@ -1,10 +1,10 @@
 // policy/eviction.h - which cached page makes room: the one that has been idle longest for what it was worth.
 //
-// What a page is worth is how likely it is used once more, and that is told by how it came: a conversation that went on will go on;
-// what a prompt adds beside its conversation (a document, what a search brought) rarely comes back, and what a conversation left
-// when it took another way hardly ever. So pages have ranks, each with a worth. Idle time is counted in pages that came since, so
-// it needs no clock and is the same in a simulation. Measured beside LRU, the optimum and what learned models
-// give: docs/deep-dives/eviction.md. Threads: pure.
+// What a page is worth is how likely it is used once more, and that is told by how it came: a conversation that went on will go
+// on; what a prompt adds beside its conversation (a document, what a search brought) rarely comes back, and what a conversation
+// left when it took another way hardly ever. So pages have ranks, each with a worth. Idle time is counted in pages that came
+// since, so it needs no clock and is the same in a simulation. Measured beside LRU, the optimum and what learned models give:
+// docs/deep-dives/eviction.md. Threads: pure.
 //
 //   page_rank({.uses = 2})                                      // 5
 //   staleness(EvictionPolicy::kUses, 5, 1'000, 10'000)          // 500
@@ -35,8 +35,8 @@ inline size_t page_rank(const PageHistory& page) {
   return page.uses < 2 ? 4 : page.uses < 4 ? 5 : 6;
 }
 
-// The greater, the sooner it goes; of a pool of so many pages. Nobody comes back at once, so a page of little worth goes before its
-// idle time has shown it: all have been idle for a part of the pool.
+// The greater, the sooner it goes; of a pool of so many pages. Nobody comes back at once, so a page of little worth goes before
+// its idle time has shown it: all have been idle for a part of the pool.
 inline double staleness(EvictionPolicy policy, size_t rank, int64_t idle, int64_t pages) {
   if (policy == EvictionPolicy::kLru) return static_cast<double>(idle);
   return (static_cast<double>(idle) + 0.15 * static_cast<double>(pages)) / kPageWorths[rank];

@@ -6,8 +6,8 @@ namespace deepinfer {
 namespace {
 
 TEST(Eviction, WorthFollowsHowAPageCame) {
-  const PageHistory order[] = {{.uses = 9, .left = true}, {.uses = 9, .ends = true}, {.aside = true}, {}, {.uses = 1},
-                               {.uses = 2},               {.uses = 100}};
+  const PageHistory order[] = {
+      {.uses = 9, .left = true}, {.uses = 9, .ends = true}, {.aside = true}, {}, {.uses = 1}, {.uses = 2}, {.uses = 100}};
   for (size_t i = 0; i < kPageRanks; ++i) EXPECT_EQ(page_rank(order[i]), i);
   EXPECT_EQ(page_rank({.uses = 1, .aside = true}), 4u) << "it did come back";
   for (size_t rank = 0; rank + 1 < kPageRanks; ++rank)

@@ -56,8 +56,8 @@ Status KeyRing::load() {
       if (word == "-") continue;  // sha256sum writes it behind the hash
       retention = retention_class_named(word);
       if (!retention)
-        return invalid_argument(
-            fmt::format("{}:{}: '{}' stands behind the hash, where one of session, agent, chat, pinned may be", path_, number, word));
+        return invalid_argument(fmt::format(
+            "{}:{}: '{}' stands behind the hash, where one of session, agent, chat, pinned may be", path_, number, word));
     }
     if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name), retention}).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));

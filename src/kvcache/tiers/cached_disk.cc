@@ -16,7 +16,9 @@ class CachedDisk::File final : public DiskFile {
     cache_.keep(number_, offset, out);
     return {};
   }
-  Status write(int64_t offset, std::span<const uint8_t> bytes) override { return kept(offset, {&bytes, 1}, file_->write(offset, bytes)); }
+  Status write(int64_t offset, std::span<const uint8_t> bytes) override {
+    return kept(offset, {&bytes, 1}, file_->write(offset, bytes));
+  }
   Status write_parts(int64_t offset, std::span<const std::span<const uint8_t>> parts) override {
     return kept(offset, parts, file_->write_parts(offset, parts));
   }
@@ -119,7 +121,8 @@ void CachedDisk::keep(uint32_t file, int64_t offset, std::span<const uint8_t> by
   if (most_ == 0) return;
   const std::lock_guard lock(mutex_);
   while (!bytes.empty()) {
-    const int64_t begin = offset % kChunk, size = std::min(kChunk - begin, static_cast<int64_t>(bytes.size())), end = begin + size;
+    const int64_t begin = offset % kChunk, size = std::min(kChunk - begin, static_cast<int64_t>(bytes.size())),
+                  end = begin + size;
     Chunk& chunk = chunk_at(uint64_t{file} << 32 | static_cast<uint64_t>(offset / kChunk), begin, end);
     const auto put = [&](int64_t from, int64_t to) {
       if (from < to) std::copy_n(bytes.begin() + (from - begin), to - from, chunk.bytes.bytes().begin() + from);

@@ -2,8 +2,8 @@
 //
 // A disk in front of another one. A file of the store never changes a byte that was written, so nothing here grows stale; and a
 // record is checked where it is used, wherever it came from. Writes go to both, reads ask the disk for what is not here. On a
-// device with memory of its own evicted pages so come back without the disk; where pages lie in host memory anyway it is of no use.
-// Promise: never more than `bytes` but for what readers are copying. Threads: as of any StoreDisk.
+// device with memory of its own evicted pages so come back without the disk; where pages lie in host memory anyway it is of no
+// use. Promise: never more than `bytes` but for what readers are copying. Threads: as of any StoreDisk.
 //
 //   CachedDisk near(posix_disk, 4 << 30);
 //   options.disk = &near;

@@ -12,7 +12,8 @@ namespace deepinfer {
 namespace {
 
 int64_t refuse_reads(MemoryDisk& disk) {
-  disk.set_fault([](const char* what, const std::string&) { return std::string(what) == "read" ? Status(io_error("EIO")) : Status(); });
+  disk.set_fault(
+      [](const char* what, const std::string&) { return std::string(what) == "read" ? Status(io_error("EIO")) : Status(); });
   return 0;
 }
 
@@ -42,7 +43,8 @@ TEST(CachedDisk, WhatTheDiskRefusedAndWhatWentIsNotHere) {
   BlockBuffer block(kStoreBlock), back(kStoreBlock);
   auto file = *near.create("a");
   ASSERT_TRUE(file->write(0, block.bytes()));
-  disk.set_fault([](const char* what, const std::string&) { return std::string(what) == "write" ? Status(io_error("EIO")) : Status(); });
+  disk.set_fault(
+      [](const char* what, const std::string&) { return std::string(what) == "write" ? Status(io_error("EIO")) : Status(); });
   EXPECT_FALSE(file->write(kStoreBlock, block.bytes()));
   disk.set_fault(nullptr);
   EXPECT_FALSE(file->read(kStoreBlock, back.bytes()));
@@ -62,11 +64,13 @@ TEST(CachedDisk, AnyReadsGiveTheBytesOfTheDisk) {
   for (uint8_t& byte : buffer.bytes()) byte = static_cast<uint8_t>(random());
   for (int64_t at = 0; at < kBlocks;) {
     const int64_t count = std::min<int64_t>(1 + static_cast<int64_t>(random() % 60), kBlocks - at);
-    ASSERT_TRUE(file->write(at * kStoreBlock, buffer.bytes().subspan(static_cast<size_t>(at * kStoreBlock), static_cast<size_t>(count * kStoreBlock))));
+    ASSERT_TRUE(file->write(at * kStoreBlock, buffer.bytes().subspan(static_cast<size_t>(at * kStoreBlock),
+                                                                     static_cast<size_t>(count * kStoreBlock))));
     at += count;
   }
   for (int round = 0; round < 400; ++round) {
-    const auto begin = static_cast<int64_t>(random() % kBlocks), count = 1 + static_cast<int64_t>(random() % static_cast<uint32_t>(std::min<int64_t>(90, kBlocks - begin)));
+    const auto begin = static_cast<int64_t>(random() % kBlocks),
+               count = 1 + static_cast<int64_t>(random() % static_cast<uint32_t>(std::min<int64_t>(90, kBlocks - begin)));
     const auto out = back.first(count * kStoreBlock);
     ASSERT_TRUE(file->read(begin * kStoreBlock, out));
     ASSERT_TRUE(std::equal(out.begin(), out.end(), buffer.bytes().begin() + begin * kStoreBlock)) << round;

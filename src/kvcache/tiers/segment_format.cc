@@ -223,15 +223,15 @@ static std::span<uint8_t> text_of(std::span<uint8_t> record) {
 
 Status encrypt_record(const StoreCipher& cipher, std::span<uint8_t> record) {
   record[5] |= kEncrypted;
-  DI_CHECK_OK(
-      cipher.encrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record)));
+  DI_CHECK_OK(cipher.encrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record)));
   put(record, kRecordChecksum, record_checksum(record));
   return {};
 }
 
 bool decrypt_record(const StoreCipher* cipher, std::span<uint8_t> record) {
   if ((record[5] & kEncrypted) == 0) return cipher == nullptr;
-  return cipher && cipher->decrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record));
+  return cipher &&
+         cipher->decrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record));
 }
 
 Result<RecordView> peek_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes) {

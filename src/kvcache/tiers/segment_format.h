@@ -102,8 +102,8 @@ Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<c
 
 // Encrypts a record where it lies, after encode_record().
 Status encrypt_record(const StoreCipher& cipher, std::span<uint8_t> record);
-// The opposite, after decode_record(), whose spans then show what was encrypted; `cipher` null: it must not be encrypted. False: it is
-// not as wanted, or of another key.
+// The opposite, after decode_record(), whose spans then show what was encrypted; `cipher` null: it must not be encrypted. False:
+// it is not as wanted, or of another key.
 bool decrypt_record(const StoreCipher* cipher, std::span<uint8_t> record);
 
 int64_t table_bytes(size_t entries);

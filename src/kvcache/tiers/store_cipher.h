@@ -1,8 +1,8 @@
 // kvcache/tiers/store_cipher.h - AES-256-GCM over what a record says: its token ids and its payload.
 //
-// Each record has a random nonce of its own; its head (kind, lengths, keys, tenant) is authenticated with it, so what is decrypted is
-// what was put under that key. Keys, tenant tags and marks of first pages stay readable: they are what a reader finds records by.
-// Threads: every call from any thread.
+// Each record has a random nonce of its own; its head (kind, lengths, keys, tenant) is authenticated with it, so what is
+// decrypted is what was put under that key. Keys, tenant tags and marks of first pages stay readable: they are what a reader
+// finds records by. Threads: every call from any thread.
 //
 //   DI_TRY(const auto cipher, StoreCipher::open("store.key"));
 //   DI_CHECK_OK(cipher->encrypt(head, seal, text));

@@ -59,7 +59,9 @@ TEST(StoreFaults, WritesUnderWayAreWholeOrAnError) {
   ASSERT_TRUE(file);
   BlockBuffer buffer(64 * kStoreBlock), back(64 * kStoreBlock);
   for (size_t i = 0; i < buffer.bytes().size(); ++i) buffer.bytes()[i] = static_cast<uint8_t>(i * 7 >> 8);
-  const auto block = [&](int64_t i) { return std::span<const uint8_t>(buffer.bytes()).subspan(static_cast<size_t>(i * kStoreBlock), kStoreBlock); };
+  const auto block = [&](int64_t i) {
+    return std::span<const uint8_t>(buffer.bytes()).subspan(static_cast<size_t>(i * kStoreBlock), kStoreBlock);
+  };
   for (int64_t i = 0; i < 64; i += 2) {
     const std::span<const uint8_t> parts[] = {block(i), block(i + 1)};
     ASSERT_TRUE((*file)->start(i * kStoreBlock, parts));

@@ -32,8 +32,7 @@ Result<RecordView> read_record(const DiskFile& file, uint64_t identity, const Ta
   return record;
 }
 
-void survey_records(const DiskFile& file, const SegmentContent& content, bool read_all, Lock lock,
-                    SurveyedSegment& out) {
+void survey_records(const DiskFile& file, const SegmentContent& content, bool read_all, Lock lock, SurveyedSegment& out) {
   out.locked = !lock.is_open;
   out.sealed = content.sealed;
   out.damaged = content.damaged;
@@ -139,7 +138,7 @@ class Dropper {
       DI_TRY(const auto file, disk_.open(folder_ + "/" + segment.path, false));
       DI_TRY(const SegmentContent content, load_segment(*file, segment.header.identity, kStoreBlock));
       DI_CHECK_OK(search.add(*file, segment.header.identity, content.entries, segment.header.page_tokens,
-                               lock_of(segment.header, cipher_)));
+                             lock_of(segment.header, cipher_)));
     }
     keys_ = search.keys();
     return {};
@@ -177,8 +176,7 @@ class Dropper {
 
  private:
   static Status needs_key(const SurveyedSegment& segment) {
-    return Error{ErrorCode::kPermission,
-                 fmt::format("{} is encrypted: its key is wanted, --store-key-file FILE", segment.path)};
+    return Error{ErrorCode::kPermission, fmt::format("{} is encrypted: its key is wanted, --store-key-file FILE", segment.path)};
   }
   bool goes(const TableEntry& entry) const {
     if (selection_.tenant && entry.tenant != *selection_.tenant) return false;

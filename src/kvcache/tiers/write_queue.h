@@ -1,8 +1,8 @@
 // kvcache/tiers/write_queue.h - a few writes of one file under way at once (io_uring), oldest first.
 //
-// The disk works on one run of records while the checksums of the next are computed. Where the system has no io_uring, or a container
-// refuses it, open() gives null and the caller writes as ever.
-// Promise: destroying it waits for what is under way. Threads: one at a time.
+// The disk works on one run of records while the checksums of the next are computed. Where the system has no io_uring, or a
+// container refuses it, open() gives null and the caller writes as ever. Promise: destroying it waits for what is under way.
+// Threads: one at a time.
 //
 //   auto queue = WriteQueue::open();                        // null: not here
 //   queue->start(fd, offset, parts);                        // REQUIRES: !full(); parts stay as they are until taken
