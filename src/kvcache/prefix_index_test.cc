@@ -135,6 +135,25 @@ TEST(PrefixIndex, WhatWasUsedAgainStaysLongerThanWhatCameLater) {
   EXPECT_EQ(world.matched(once(119)), 3u);
 }
 
+// Though both of the others have been idle for longer.
+TEST(PrefixIndex, WhatAConversationLeftGoesBeforeWhatIsIdle) {
+  World world(20);
+  const auto pages = [](TokenId from, TokenId count) {
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < count * kPage; ++i) tokens.push_back(from + i / kPage);
+    return tokens;
+  };
+  std::vector<TokenId> idle = pages(100, 4), before = pages(200, 8), after = pages(200, 5);
+  ASSERT_TRUE(world.store(idle));
+  ASSERT_TRUE(world.store(before));
+  for (const TokenId token : pages(300, 4)) after.push_back(token);
+  ASSERT_TRUE(world.store(after));
+  ASSERT_TRUE(world.index.make_room(8));  // four go: the very end of the idle one, and what was left
+  EXPECT_EQ(world.matched(idle), 3u);
+  EXPECT_EQ(world.matched(before), 5u);
+  EXPECT_EQ(world.matched(after), 9u);
+}
+
 TEST(PrefixIndex, AnUnsoundPageGoesWithAllThatContinuesIt) {
   World world(8);
   ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}));
