@@ -24,6 +24,10 @@ struct CacheSettings {
     visit({.name = "url", .target = &url, .help = "the server", .value = "URL"});
     visit({.name = "key", .target = &key, .help = "API key for it", .value = "KEY"});
     visit({.name = "store", .target = &store.folder, .help = "folder of the KV store [in the XDG cache folder]", .value = "DIR"});
+    visit({.name = "store-key-file",
+           .target = &store.key_file,
+           .help = "key of an encrypted store, as serve got it: to verify what it says, to drop by --prefix",
+           .value = "FILE"});
     visit({.name = "tenant",
            .target = &store.tenant,
            .help = "drop this tenant's only: 16 digits as stat shows them, anonymous, or the name of a key of --keys",

@@ -98,17 +98,26 @@ std::string totals(const StoreSurvey& survey, bool json) {
 }
 
 std::string verdict(const StoreSurvey& survey, bool json, bool& sound) {
-  int64_t records = 0, damaged = 0, unreadable = 0;
+  int64_t records = 0, damaged = 0, unreadable = 0, locked = 0;
   std::string out;
   for (const SurveyedSegment& segment : survey.segments) {
     records += segment.pages + segment.snapshots;
     damaged += segment.damaged;
     unreadable += !segment.error.empty();
+    locked += segment.locked;
     if (segment.damaged > 0) out += fmt::format("{}: {} damaged\n", segment.path, segment.damaged);
     if (!segment.error.empty()) out += fmt::format("{}\n", segment.error);
   }
   sound = damaged == 0 && unreadable == 0;
-  if (json) return Json::object({{"sound", records}, {"damaged", damaged}, {"unreadable_segments", unreadable}}).dump() + '\n';
+  if (json)
+    return Json::object(
+               {{"sound", records}, {"damaged", damaged}, {"unreadable_segments", unreadable}, {"locked_segments", locked}})
+               .dump() +
+           '\n';
+  if (locked > 0)
+    out += fmt::format(
+        "{} segments are encrypted with a key that is not at hand: of their records the checksums alone were looked at\n",
+        locked);
   return out + fmt::format("{} records are sound, {} damaged, {} segments unreadable\n", records, damaged, unreadable);
 }
 
@@ -140,7 +149,7 @@ Result<std::vector<TokenId>> prefix_named(const CacheStoreSettings& settings) {
   return ids;
 }
 
-Result<int> drop(StoreDisk& disk, const CacheStoreSettings& settings) {
+Result<int> drop(StoreDisk& disk, const CacheStoreSettings& settings, const StoreCipher* cipher) {
   StoreSelection selection;
   std::vector<std::optional<uint64_t>> tenants = {std::nullopt};
   if (!settings.tenant.empty()) {
@@ -163,7 +172,7 @@ Result<int> drop(StoreDisk& disk, const CacheStoreSettings& settings) {
   StoreDrop all;
   for (const auto& tenant : tenants) {
     selection.tenant = tenant;
-    DI_TRY(const StoreDrop done, drop_from_store(disk, settings.folder, selection, seed++));
+    DI_TRY(const StoreDrop done, drop_from_store(disk, settings.folder, selection, seed++, cipher));
     all.removed_records += done.removed_records;
     all.removed_segments += done.removed_segments, all.rewritten_segments += done.rewritten_segments;
     all.in_use.insert(all.in_use.end(), done.in_use.begin(), done.in_use.end());
@@ -186,8 +195,12 @@ Result<int> look_into_store(const std::string& what, const CacheStoreSettings& w
   if (what != "drop" && !settings.tenant.empty()) return invalid_argument("--tenant belongs to cache drop");
   if (what != "drop" && !settings.prefix.empty()) return invalid_argument("--prefix belongs to cache drop");
   PosixDisk disk;
-  if (what == "drop") return drop(disk, settings);
-  DI_TRY(const StoreSurvey survey, survey_store(disk, settings.folder, what == "verify"));
+  std::shared_ptr<const StoreCipher> cipher;
+  if (!settings.key_file.empty()) {
+    DI_TRY(cipher, StoreCipher::open(settings.key_file));
+  }
+  if (what == "drop") return drop(disk, settings, cipher.get());
+  DI_TRY(const StoreSurvey survey, survey_store(disk, settings.folder, what == "verify", cipher.get()));
   if (what == "ls") return finish_with(write_out(list(survey, settings.json)));
   if (what == "stat") return finish_with(write_out(totals(survey, settings.json)));
   bool sound = true;

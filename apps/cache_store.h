@@ -13,6 +13,7 @@ struct CacheStoreSettings {
   std::string folder;  // "" = the standard one
   std::string tenant, retention, keys;
   std::string prefix, model;  // a file with the beginning of a prompt, and whose tokenizer reads it
+  std::string key_file;       // of what is encrypted; "" = none
   bool json = false;
 };
 

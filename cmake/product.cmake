@@ -29,7 +29,7 @@ add_dependencies(product deepinfer libdeepinfer offline_inference)
 # from outside or compute (preset dev); tests/ adds its own. `ctest -L tiny` runs what `tiny_tests` builds.
 set(tiny_rooms engine kvcache scheduler host)
 # Not net: Boost.Asio orders by fences, which GCC's thread sanitizer does not know.
-set(tsan_rooms base engine cpu)
+set(tsan_rooms base kvcache engine cpu)
 set(dev_rooms base core formats ops cpu policy text grammar model kvcache scheduler engine net recipe api server cluster sim)
 # GCC 12 takes members of its own std::regex for uninitialised when the sanitizers are on.
 set_source_files_properties(src/grammar/regex_test.cc PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)

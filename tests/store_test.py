@@ -208,6 +208,34 @@ def looking_into_the_folder():
 
 
 @case
+def an_encrypted_store_is_read_with_its_key_only():
+    folder = fresh('locked')
+    prompt = [{'role': 'user', 'content': story(17, 450)}]
+    keys = [path('one.key'), path('two.key')]
+    for name, digit in zip(keys, '12'):
+        with open(name, 'w') as file:
+            file.write(digit * 64 + '\n')
+    loaded = []
+    for key in (keys[0], keys[0], keys[1], None):
+        with serve(folder, *(('--store-key-file', key) if key else ())) as server:
+            _, usage = ask(server, prompt)
+            loaded.append(usage['cache_debug']['loaded_tokens'])
+            if len(loaded) > 2:
+                assert usage['cache_debug']['reason'] == 'other model or layout', usage
+            stored(server)
+            server.process.send_signal(signal.SIGTERM)
+            server.process.communicate(timeout=30)
+    assert loaded[0] == 0 and loaded[1] > 0 and loaded[2:] == [0, 0], loaded
+    locked = {key: json.loads(run('cache', 'verify', '--store', folder, '--json', *(('--store-key-file', key) if key else ())).stdout) for key in (keys[0], None)}
+    assert locked[None]['locked_segments'] > locked[keys[0]]['locked_segments'] > 0 and locked[None]['damaged'] == 0, locked
+    assert b'a key that is not at hand' in run('cache', 'verify', '--store', folder).stdout
+    with open(keys[0], 'w') as file:
+        file.write('too short')
+    done = run('serve', '-m', MODEL, '--port', '0', '--store', folder, '--store-key-file', keys[0])
+    assert done.returncode == 2 and b'is no key of the KV store' in done.stderr and done.stderr.count(b'\n') == 1, done
+
+
+@case
 def how_long_it_is_kept():
     folder = fresh('classes')
     tools = [{'type': 'function', 'function': {'name': 'look', 'parameters': {'type': 'object'}}}]
@@ -216,10 +244,13 @@ def how_long_it_is_kept():
         ask(server, [{'role': 'user', 'content': story(14, 200)}], tools=tools)
         ask(server, [{'role': 'user', 'content': story(15, 200)}], {'x-cache-class': 'pinned'})
         server.error(400, 'POST', '/v1/chat/completions', chat_body(), {'x-cache-class': 'eternal'}, text='x-cache-class is one of')
+        marked = [{'role': 'user', 'content': [{'type': 'text', 'text': story(16, 200), 'cache_control': {'type': 'ephemeral'}}]}]
+        server.json('POST', '/v1/messages', {'model': chat_body()['model'], 'max_tokens': 8, 'messages': marked, 'tools': [{'name': 'look', 'input_schema': {'type': 'object'}}]})
         stored(server)
     rows = json.loads(run('cache', 'ls', '--store', folder, '--json').stdout)
     pages = {row['segment'].split('/')[1]: row['pages'] for row in rows}
     assert pages['chat'] > 0 and pages['agent'] > 0 and pages['pinned'] > 0, pages
+    assert pages['chat'] > pages['agent'] * 3 // 2, (pages, 'what is marked is kept as a chat is, with tools or without')
     days = {row['segment'].split('/')[1]: (row['expires'] - row['created']) / 86400 for row in rows}
     assert 7 <= days['chat'] <= 8 and 3 <= days['agent'] <= 3.5 and days['pinned'] < 0, days
 

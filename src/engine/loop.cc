@@ -26,6 +26,7 @@ void Engine::Loop::note_progress() {
 void Engine::Loop::expire() {
   if (!options_.clock) return;
   const int64_t now = options_.clock->now_us();
+  cache_->advance(now);
   const auto look = [now](Sequence& sequence) {
     const int64_t deadline = sequence.request.deadline_us;
     if (deadline > 0 && deadline <= now) sequence.end(FinishReason::kDeadline, "the deadline of the request passed");

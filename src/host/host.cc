@@ -1,5 +1,7 @@
 #include "host/host.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include <future>
@@ -20,6 +22,9 @@
 namespace deepinfer {
 
 namespace {
+
+// Of the machine's memory, for states at page borders (kv_cache.md, section 7).
+constexpr int64_t kSnapshotShare = 10;
 
 // A missing or strange file recommends nothing.
 GenerationDefaults read_generation_defaults(const std::string& folder) {
@@ -120,6 +125,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   engine.context = settings.context;
   engine.keep_tokens = settings.keep_tokens;
   engine.snapshot_every = settings.snapshot_every;
+  // At most, taken when first needed: of a machine that serves large prompts a share worth minutes of turns.
+  engine.snapshot_bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / kSnapshotShare;
   engine.speculation = speculation_options(settings);
   if (!options.state_folder.empty())
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
@@ -158,7 +165,7 @@ void Host::open_recipe(const std::string& model) {
 // A store that nobody asked for does not keep the engine from starting.
 Status Host::open_engine(EngineOptions options) {
   if (store_) {
-    options.store = store_->options(model_->fingerprint());
+    options.store = store_->options(model_->fingerprint(), !device_->reads_host_memory());
     auto engine = Engine::create(*device_, *model_, options);
     if (engine) {
       engine_ = *std::move(engine);

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,7 +21,7 @@ namespace {
 constexpr int64_t kMostBytes = 10'000'000'000;
 // On a disk that is full there is still a store: its pages are read, and writing is tried again.
 constexpr int64_t kLeastBytes = 64'000'000;
-constexpr int64_t kShareOfFree = 10;
+constexpr int64_t kShareOfFree = 10, kShareOfMemory = 10;
 constexpr double kGigabyte = 1e9;
 
 // Of what is free where the folder is, or will be; where that is unknown as much as is ever taken.
@@ -76,19 +77,27 @@ Result<std::unique_ptr<HostStore>> HostStore::open(const HostSettings& settings,
   store->limit_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_size) * kGigabyte);
   if (store->limit_bytes_ == 0)
     store->limit_bytes_ = std::clamp(free_bytes(store->folder_) / kShareOfFree, kLeastBytes, kMostBytes);
+  store->memory_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_memory) * kGigabyte);
   store->identity_ = program_identity() + "\n" + files_identity(model);
+  if (!settings.store_key_file.empty()) {
+    DI_TRY(store->cipher_, StoreCipher::open(settings.store_key_file));
+  }
   if (getentropy(&store->seed_, sizeof(store->seed_)) != 0) return io_error("the system gives no random seed for the KV store");
   return store;
 }
 
-StoreTierOptions HostStore::options(const std::string& fingerprint) {
+StoreTierOptions HostStore::options(const std::string& fingerprint, bool beside_device) {
   StoreTierOptions out;
   out.disk = &disk_;
+  const int64_t tenth = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / kShareOfMemory;
+  const int64_t memory = memory_bytes_ > 0 ? memory_bytes_ : beside_device ? tenth : 0;
+  if (memory > 0) out.disk = &memory_.emplace(disk_, memory);
   out.date = &date_;
   out.folder = folder_;
   out.fingerprint = fingerprint + "\n" + identity_;
   out.limit_bytes = limit_bytes_;
   out.writer_seed = seed_;
+  out.cipher = cipher_;
   return out;
 }
 

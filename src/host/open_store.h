@@ -7,11 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "host/settings.h"
-#include "kvcache/tiers/store_disk.h"
+#include "kvcache/tiers/cached_disk.h"
 #include "kvcache/tiers/store_tier.h"
 
 namespace deepinfer {
@@ -22,18 +23,20 @@ class HostStore {
   static Result<std::unique_ptr<HostStore>> open(const HostSettings& settings, const std::string& standard_folder,
                                                  const std::string& model);
 
-  // `fingerprint`: of the opened model.
-  StoreTierOptions options(const std::string& fingerprint);
+  // `fingerprint`: of the opened model. `beside_device`: its pages lie in a device's own memory.
+  StoreTierOptions options(const std::string& fingerprint, bool beside_device);
   bool was_asked_for() const { return was_asked_for_; }
   // A line for people: where, how large.
   std::string summary() const;
 
  private:
   PosixDisk disk_;
+  std::optional<CachedDisk> memory_;
   DateClock date_;
   std::string folder_, identity_;
-  int64_t limit_bytes_ = 0;
+  int64_t limit_bytes_ = 0, memory_bytes_ = 0;
   uint64_t seed_ = 0;
+  std::shared_ptr<const StoreCipher> cipher_;
   bool was_asked_for_ = false;
 };
 

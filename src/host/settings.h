@@ -19,6 +19,8 @@ struct HostSettings {
   int32_t snapshot_every = 0;
   std::string store;  // "" = where the program keeps one, if it does
   float store_size = 0;
+  float store_memory = 0;
+  std::string store_key_file;
   std::string spec = "auto";
   int32_t spec_tokens = 5;
   std::string spec_schedule = "sync";
@@ -67,6 +69,17 @@ struct HostSettings {
            .value = "GB",
            .min = 0,
            .max = 1e6});
+    visit({.name = "store-memory",
+           .target = &store_memory,
+           .help = "host memory in front of that folder, 0 = a tenth of what there is beside a device with memory of its own, "
+                   "else none",
+           .value = "GB",
+           .min = 0,
+           .max = 1e6});
+    visit({.name = "store-key-file",
+           .target = &store_key_file,
+           .help = "file of 32 bytes or 64 hexadecimal digits: what the store holds is encrypted with it (AES-256-GCM)",
+           .value = "FILE"});
     visit({.name = "spec",
            .target = &spec,
            .help = "speculation with the model's drafter; auto stops where it does not pay",

@@ -72,10 +72,24 @@ int32_t PagePool::stalest_cached() const {
   for (size_t rank = 0; rank < kPageRanks; ++rank) {
     const int32_t page = cached_[rank].oldest();
     if (page == LruList::kNone) continue;
-    const double stale = staleness(policy_, rank, come_ - pages_[static_cast<size_t>(page)].since);
+    const double stale = staleness(policy_, rank, come_ - pages_[static_cast<size_t>(page)].since, num_pages_);
     if (stale > most) stalest = page, most = stale;
   }
   return stalest;
+}
+
+void PagePool::note(int32_t page, const PageHistory& history) {
+  at(page).history = history;
+  if (at(page).holders > 0 || policy_ == EvictionPolicy::kLru) return;
+  cached_[at(page).rank].remove(page);
+  wait(page);
+}
+
+void PagePool::wait(int32_t page) {
+  Page& waits = at(page);
+  waits.rank = static_cast<uint8_t>(policy_ == EvictionPolicy::kLru ? 0 : page_rank(waits.history));
+  waits.since = come_;
+  cached_[waits.rank].add(page);
 }
 
 void PagePool::give_back(std::span<const int32_t> pages) {
@@ -87,9 +101,7 @@ void PagePool::give_back(std::span<const int32_t> pages) {
     --num_leased_;
     if (page.kept) {
       page.history.ends = std::exchange(ends, false);
-      page.rank = static_cast<uint8_t>(policy_ == EvictionPolicy::kLru ? 0 : page_rank(page.history));
-      page.since = come_;
-      cached_[page.rank].add(pages[i]);
+      wait(pages[i]);
     } else {
       free_.push_back(pages[i]);
     }

@@ -64,8 +64,9 @@ class PagePool {
   void keep(int32_t page);
   // The opposite; a page nobody holds becomes free.
   void drop(int32_t page);
-  // What is known of a leased page, for when it waits.
-  void note(int32_t page, const PageHistory& history) { at(page).history = history; }
+  // What is known of a leased page, for when it waits, or of one that waits, which then waits anew.
+  void note(int32_t page, const PageHistory& history);
+  bool waits(int32_t page) const { return pages_[static_cast<size_t>(page)].holders == 0; }
   // The cached page that is to go first; -1 if there is none.
   int32_t stalest_cached() const;
 
@@ -87,6 +88,7 @@ class PagePool {
   };
 
   void give_back(std::span<const int32_t> pages);
+  void wait(int32_t page);
   Page& at(int32_t page) { return pages_[static_cast<size_t>(page)]; }
 
   int32_t num_pages_;

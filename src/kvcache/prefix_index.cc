@@ -103,27 +103,48 @@ std::shared_ptr<const PrefixSides> PrefixIndex::sides_of(std::span<const TokenId
   return out;
 }
 
-uint32_t PrefixIndex::begin(std::span<const int32_t> pages) {
-  for (const int32_t page : pages) pool_.note(page, {.uses = ++at(page).uses});
-  return ++prompts_;
+uint32_t PrefixIndex::begin(std::span<const int32_t> pages, size_t prompt_pages) {
+  if (!pages.empty() && prompt_pages > pages.size()) leave(pages.back(), at(pages.back()).user);
+  ++prompts_;
+  for (const int32_t page : pages) {
+    at(page).user = prompts_;
+    pool_.note(page, {.uses = ++at(page).uses});
+  }
+  return prompts_;
+}
+
+// The next prompt of a conversation, and not what `user` went on with behind this page: that is left behind. Of a page with more
+// than two continuations nobody knows whose turn it is.
+void PrefixIndex::leave(int32_t page, uint32_t user) {
+  int32_t way = kNone, ways = 0;
+  for (int32_t child = at(page).first_child; child != kNone; child = at(child).next, ++ways) {
+    if (at(child).user == user) way = child;
+  }
+  if (ways > 2) return;
+  while (way != kNone && at(way).user == user && pool_.waits(way)) {
+    pool_.note(way, {.left = true});
+    way = at(way).first_child;
+  }
 }
 
 // A page that comes back goes on where it was; another one takes from the page before it which turn of which conversation it is.
 void PrefixIndex::rank(int32_t page, size_t index, size_t pages, int32_t parent) {
   Node& node = at(page);
   if (const auto ghost = evicted_.find(node.key); ghost != evicted_.end()) {
+    node.came_back = true;
     node.turn = evicted_order_[ghost->second].turn;
     node.uses = evicted_order_[ghost->second].uses + 1;
   } else if (parent != kNone) {
     const Node& before = at(parent);
-    const bool same_prompt = before.prompt == node.prompt;
     int64_t others = 0;
     for (int32_t child = before.first_child; child != kNone && others <= 2; child = at(child).next) ++others;
-    const auto reused = static_cast<int64_t>(index), added = static_cast<int64_t>(pages - index);
-    if (same_prompt || continues(reused, added, others)) node.turn = before.turn + (same_prompt ? 0 : 1);
+    const bool goes_on = before.prompt == node.prompt && !before.came_back;
+    const Addition added = addition(static_cast<int64_t>(index), static_cast<int64_t>(pages - index), others);
+    node.aside = goes_on ? before.aside : added == Addition::kAside;
+    if (goes_on || added == Addition::kTurn) node.turn = before.turn + (goes_on ? 0 : 1);
     node.uses = node.turn;
   }
-  pool_.note(page, {.uses = node.uses});
+  pool_.note(page, {.uses = node.uses, .aside = node.aside});
 }
 
 int32_t& PrefixIndex::children_of(const PageKey& parent_key, int32_t parent) {
@@ -141,7 +162,7 @@ int32_t PrefixIndex::publish(const PageKey& root, std::span<const PageKey> keys,
             tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
   const PageKey& parent_key = index == 0 ? root : keys[index - 1];
   int32_t& head = children_of(parent_key, parent);
-  at(page) = {.key = key, .parent_key = parent_key, .next = head, .starts = index == 0, .prompt = prompt};
+  at(page) = {.key = key, .parent_key = parent_key, .next = head, .starts = index == 0, .prompt = prompt, .user = prompt};
   rank(page, index, keys.size(), parent);
   if (index == 0) count_first_page(content, 1);
   if (head != kNone) at(head).previous = page;

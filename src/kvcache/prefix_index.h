@@ -37,8 +37,9 @@ class PrefixIndex {
 
   void match(const PageKey& root, std::span<const PageKey> keys, std::span<const TokenId> tokens, PrefixMatch& out) const;
 
-  // A prompt is served from these pages, found and held. Returns its number, which publish() takes for the pages it adds.
-  uint32_t begin(std::span<const int32_t> pages);
+  // A prompt of so many complete pages is served from these, found and held. Returns its number, which publish() takes for the
+  // pages it adds.
+  uint32_t begin(std::span<const int32_t> pages, size_t prompt_pages);
 
   // Page `index` of a chain, held by the caller, whose page before is `parent` (-1 for the first). Returns the page to use
   // for it: `page`, or the one published under this key before, whose content is the same; -1 when another content has that
@@ -70,7 +71,8 @@ class PrefixIndex {
     PageKey key, parent_key;
     int32_t first_child = kNone, previous = kNone, next = kNone;  // children of one parent form a list
     bool starts = false;                                          // the first page of its prompts
-    uint32_t prompt = 0;                                          // that made it
+    uint32_t prompt = 0, user = 0;                                // that made it; that used it last
+    bool came_back = false, aside = false;                        // it was evicted before; policy/eviction.h
     int32_t turn = 0;                                             // of its conversation
     int32_t uses = 0;                                             // its turn's at first (policy/eviction.h)
   };
@@ -88,6 +90,7 @@ class PrefixIndex {
   std::shared_ptr<const PrefixSides> sides_of(std::span<const TokenId> tokens, size_t parting, int32_t page, size_t same) const;
   void evict(int32_t page);
   void remember_evicted(const Node& node);
+  void leave(int32_t page, uint32_t user);
   void rank(int32_t page, size_t index, size_t pages, int32_t parent);
   void note_change(const PageKey& key, bool stored) {
     if (keeps_changes_) changes_.push_back({key, stored});

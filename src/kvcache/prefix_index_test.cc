@@ -26,7 +26,7 @@ struct World {
     const auto keys = keys_of(root, tokens);
     index.match(root, keys, tokens, found);
     PageLease lease = pool.share(found.pages);
-    const uint32_t prompt = index.begin(found.pages);
+    const uint32_t prompt = index.begin(found.pages, keys.size());
     const auto fresh = static_cast<int64_t>(keys.size() - found.pages.size());
     if (!index.make_room(fresh)) return false;
     lease.append(*pool.lease(fresh));
@@ -135,6 +135,25 @@ TEST(PrefixIndex, WhatWasUsedAgainStaysLongerThanWhatCameLater) {
   EXPECT_EQ(world.matched(once(119)), 3u);
 }
 
+// Though both of the others have been idle for longer.
+TEST(PrefixIndex, WhatAConversationLeftGoesBeforeWhatIsIdle) {
+  World world(20);
+  const auto pages = [](TokenId from, TokenId count) {
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < count * kPage; ++i) tokens.push_back(from + i / kPage);
+    return tokens;
+  };
+  std::vector<TokenId> idle = pages(100, 4), before = pages(200, 8), after = pages(200, 5);
+  ASSERT_TRUE(world.store(idle));
+  ASSERT_TRUE(world.store(before));
+  for (const TokenId token : pages(300, 4)) after.push_back(token);
+  ASSERT_TRUE(world.store(after));
+  ASSERT_TRUE(world.index.make_room(8));  // four go: the very end of the idle one, and what was left
+  EXPECT_EQ(world.matched(idle), 3u);
+  EXPECT_EQ(world.matched(before), 5u);
+  EXPECT_EQ(world.matched(after), 9u);
+}
+
 TEST(PrefixIndex, AnUnsoundPageGoesWithAllThatContinuesIt) {
   World world(8);
   ASSERT_TRUE(world.store({1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}));
@@ -210,6 +229,20 @@ TEST(PrefixIndex, ASnapshotGoesWithItsPage) {
   EXPECT_EQ(world.shelf.num_attached(), 1);
   ASSERT_TRUE(world.store({2, 2, 2, 2, 3, 3, 3, 3}));
   EXPECT_EQ(world.shelf.num_attached(), 0);
+  // One that nobody used for its life goes; used ones begin another.
+  constexpr int64_t kLife = SnapshotShelf::kLifeUs;
+  SnapshotShelf aging(16, 2, 4);
+  const int32_t old = aging.take(), used = aging.take();
+  aging.attach(old, 0);
+  aging.attach(used, 1);
+  aging.advance(kLife / 2);
+  aging.touch(used);
+  aging.advance(kLife);
+  EXPECT_EQ(aging.of_page(0), SnapshotShelf::kNone);
+  EXPECT_EQ(aging.of_page(1), used);
+  aging.advance(kLife * 3 / 2);
+  EXPECT_EQ(aging.num_attached(), 0);
+  EXPECT_NE(aging.data(aging.take()), nullptr) << "memory that went comes back";
   // A full shelf forgets the oldest; a buffer that is being filled is never taken away.
   const int32_t a = world.shelf.take(), b = world.shelf.take();
   EXPECT_NE(a, b);

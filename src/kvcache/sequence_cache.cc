@@ -58,7 +58,7 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
 
   out.opened_tokens = static_cast<Position>(content.tokens.size());
   out.published = found_.pages.size();
-  if (out.publishes) out.prompt = index_->begin(found_.pages);
+  if (out.publishes) out.prompt = index_->begin(found_.pages, out.keys.size());
   for (out.announced = out.published; out.announced < out.keys.size(); ++out.announced) index_->announce(out.keys[out.announced]);
   resume(content, out);
   restore(out);

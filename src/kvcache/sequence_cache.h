@@ -121,6 +121,8 @@ class SequenceCache {
   void settle(Ticket waited, bool good);
   // The same for everything, waiting for the device: when there is nothing else to do.
   void settle_all();
+  // The time it is: snapshots live for minutes.
+  void advance(int64_t now_us) { shelf_->advance(now_us); }
   // Something is being read from the store. Of a load that is over, poll_load() lets those go on that wait for its prefix.
   bool loading() const;
   void poll_load(CachedSequence& sequence);

@@ -7,8 +7,19 @@ SnapshotShelf::SnapshotShelf(int64_t bytes_each, int32_t capacity, int32_t num_p
       buffers_(static_cast<size_t>(capacity)),
       page_of_(static_cast<size_t>(capacity), kNone),
       of_page_(static_cast<size_t>(num_pages), kNone),
+      used_us_(static_cast<size_t>(capacity)),
       attached_(capacity) {
   for (int32_t id = capacity; id-- > 0;) free_.push_back(id);
+}
+
+void SnapshotShelf::advance(int64_t now_us) {
+  now_us_ = now_us;
+  for (;;) {
+    const int32_t id = attached_.oldest();
+    if (id == LruList::kNone || used_us_[static_cast<size_t>(id)] > now_us - kLifeUs) return;
+    forget(page_of_[static_cast<size_t>(id)]);
+    buffers_[static_cast<size_t>(id)].reset();
+  }
 }
 
 int32_t SnapshotShelf::take() {
@@ -28,6 +39,7 @@ void SnapshotShelf::attach(int32_t id, int32_t page) {
   page_of_[static_cast<size_t>(id)] = page;
   of_page_[static_cast<size_t>(page)] = id;
   attached_.add(id);
+  used_us_[static_cast<size_t>(id)] = now_us_;
   ++num_attached_;
 }
 
@@ -46,6 +58,7 @@ void SnapshotShelf::forget(int32_t page) {
 void SnapshotShelf::touch(int32_t id) {
   attached_.remove(id);
   attached_.add(id);
+  used_us_[static_cast<size_t>(id)] = now_us_;
 }
 
 }  // namespace deepinfer

@@ -2,8 +2,8 @@
 //
 // A snapshot is taken into a free buffer, then attached to the page whose end it belongs to. The shelf holds a fixed number
 // of equal buffers, allocated when first needed and reused; when all are taken the one attached or used the longest time
-// ago is forgotten.
-// Threads: one thread.
+// ago is forgotten. One that nobody used for its life goes, too, and its memory with it: after minutes the next turn rarely
+// comes, and where there is a store on a disk it has a copy. Threads: one thread.
 //
 //   SnapshotShelf shelf(bytes, 64, num_pages);
 //   const int32_t id = shelf.take();      // -1: every buffer is being filled
@@ -23,7 +23,12 @@ class SnapshotShelf {
  public:
   static constexpr int32_t kNone = -1;
 
+  static constexpr int64_t kLifeUs = int64_t{30} * 60 * 1'000'000;
+
   SnapshotShelf(int64_t bytes_each, int32_t capacity, int32_t num_pages);
+
+  // The time it is from now on.
+  void advance(int64_t now_us);
 
   // A buffer to fill, which is nobody's else until attach() or release().
   int32_t take();
@@ -47,6 +52,8 @@ class SnapshotShelf {
   std::vector<std::unique_ptr<uint8_t[]>> buffers_;
   std::vector<int32_t> free_;
   std::vector<int32_t> page_of_, of_page_;
+  std::vector<int64_t> used_us_;
+  int64_t now_us_ = 0;
   LruList attached_;
   int32_t num_attached_ = 0;
 };

@@ -53,7 +53,7 @@ int64_t replay_trace(const CacheTrace& trace, int32_t room, EvictionPolicy polic
     index.match(root, keys, tokens, found);
     hits += static_cast<int64_t>(found.pages.size());
     PageLease lease = pool.share(found.pages);
-    const uint32_t number = index.begin(found.pages);
+    const uint32_t number = index.begin(found.pages, keys.size());
     const auto fresh = static_cast<int64_t>(keys.size() - found.pages.size());
     DI_CHECK(index.make_room(fresh));
     auto more = pool.lease(fresh);

@@ -31,14 +31,21 @@ bool wants_cache_debug(const std::string& body) {
   return json && json->at("cache_debug").is_bool() && json->at("cache_debug").as_bool();
 }
 
-// How long pages of this request are kept, as its header asks; unset without one.
-Result<std::optional<RetentionClass>> wanted_retention(const HttpRequest& request) {
-  const std::string_view name = request.headers.get("x-cache-class");
-  if (name.empty()) return std::optional<RetentionClass>();
-  for (size_t i = 0; i < kNumRetentionClasses; ++i) {
-    const auto retention = static_cast<RetentionClass>(i);
-    if (name == retention_class_name(retention)) return std::optional(retention);
+// A member of that name anywhere: inside a string its quotes would have backslashes.
+bool has_cache_control(std::string_view body) {
+  constexpr std::string_view kName = "\"cache_control\"";
+  for (size_t at = body.find(kName); at != body.npos; at = body.find(kName, at)) {
+    at = body.find_first_not_of(" \t\r\n", at + kName.size());
+    if (at != body.npos && body[at] == ':') return true;
   }
+  return false;
+}
+
+// How long pages of this request are kept, as its header or its key asks; unset without one.
+Result<std::optional<RetentionClass>> wanted_retention(const Call& call) {
+  const std::string_view name = call.request().headers.get("x-cache-class");
+  if (name.empty()) return call.retention;
+  if (const auto retention = retention_class_named(name)) return retention;
   return invalid_argument("x-cache-class is one of session, agent, chat, pinned");
 }
 
@@ -53,15 +60,17 @@ void fail_prepared(Call& call, const Error& error) {
 void Answers::answer(const CallPtr& call) {
   const Wire wire = wire_of(call->route->id);
   const std::string id = context_.new_id(wire.id_prefix);
-  const auto retention = wanted_retention(call->request());
+  const auto retention = wanted_retention(*call);
   if (!retention) return call->fail(retention.error());
   work_on_body(context_, call, [this, call, wire, id, retention = *retention](const std::string& body) -> Reply {
     auto plan = std::make_shared<Result<AnswerPlan>>(wire.plan({context_, body, id, call->request_id, call->key}));
     const bool cache_debug = wants_cache_debug(body);
-    return [this, call, plan, cache_debug, retention] {
+    // What a client marks is kept as long as a chat, also where tools would make it an agent's.
+    const bool marked = has_cache_control(body);
+    return [this, call, plan, cache_debug, marked, retention] {
       if (!*plan) return fail_prepared(*call, plan->error());
       (*plan)->options.cache_debug = cache_debug;
-      (*plan)->options.retention = retention;
+      (*plan)->options.retention = retention || !marked ? retention : RetentionClass::kChat;
       (*plan)->options.deadline_us = context_.deadline_us(call->request());
       auto generation = std::make_shared<Generation>(context_, call, std::move(**plan));
       generations_.push_back(generation);

@@ -31,10 +31,11 @@ struct Call {
   const Route* route = nullptr;
   std::vector<std::string> params;
   std::string request_id;
-  std::string key;                     // name of the key's record
-  std::string tenant;                  // of that key: whose cache it may use
-  HttpHeaders headers;                 // of every answer: request id, CORS
-  Dialect dialect = Dialect::kOpenAi;  // of errors
+  std::string key;                          // name of the key's record
+  std::string tenant;                       // of that key: whose cache it may use
+  std::optional<RetentionClass> retention;  // what that key's requests leave is kept so long
+  HttpHeaders headers;                      // of every answer: request id, CORS
+  Dialect dialect = Dialect::kOpenAi;       // of errors
   AccessLine line;
   std::function<void()> on_gone;  // the answer will not be read
 

@@ -60,7 +60,7 @@ Gate::Identity Gate::identify(const HttpRequest& request) const {
   if (!context_.keys.required()) return {"", "", true};
   const std::optional<std::string> key = presented_key(request.headers);
   const KeyRecord* record = key ? context_.keys.find(*key) : nullptr;
-  return record ? Identity{record->name, record->tenant, true} : Identity{};
+  return record ? Identity{record->name, record->tenant, true, record->retention} : Identity{};
 }
 
 std::string Gate::request_id_of(const HttpRequest& request) {

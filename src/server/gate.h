@@ -21,6 +21,7 @@ class Gate {
     std::string key;  // name of the key's record
     std::string tenant;
     bool known = false;
+    std::optional<RetentionClass> retention;
   };
   Identity identify(const HttpRequest& request) const;
   // The client's x-request-id when it is a plain one, else a new one.

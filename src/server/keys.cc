@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "kvcache/tiers/retention.h"
 #include "net/digest.h"
 
 namespace deepinfer {
@@ -50,9 +51,15 @@ Status KeyRing::load() {
                       "(printf %s KEY | sha256sum)",
                       path_, number));
     }
-    if (words >> word && word != "-")  // sha256sum writes it behind the hash
-      return invalid_argument(fmt::format("{}:{}: '{}' stands behind the hash; nothing is known there", path_, number, word));
-    if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name)}).second)
+    std::optional<RetentionClass> retention;
+    while (words >> word) {
+      if (word == "-") continue;  // sha256sum writes it behind the hash
+      retention = retention_class_named(word);
+      if (!retention)
+        return invalid_argument(fmt::format(
+            "{}:{}: '{}' stands behind the hash, where one of session, agent, chat, pinned may be", path_, number, word));
+    }
+    if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name), retention}).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));
   }
   by_hash_ = std::move(loaded);

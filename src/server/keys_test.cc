@@ -49,6 +49,13 @@ TEST(Keys, FaultsNameTheLine) {
   EXPECT_FALSE(KeyRing::open("/nonexistent/keys"));
 }
 
+TEST(Keys, AKeyMaySayHowLongItsPagesAreKept) {
+  const auto keys = KeyRing::open(key_file("alice " + kAlice + " -  pinned\nbob " + sha256_hex("sk-bob") + "\n"));
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ(keys->find("sk-alice")->retention, RetentionClass::kPinned);
+  EXPECT_FALSE(keys->find("sk-bob")->retention);
+}
+
 TEST(Keys, ABadReloadKeepsTheOldKeys) {
   const std::string path = key_file("alice " + kAlice + "\n");
   auto keys = KeyRing::open(path);

@@ -97,6 +97,7 @@ void add_store(const StoreTierStats& store, std::vector<prometheus::MetricFamily
   counter("deepinfer_store_loaded_total", "", store.loaded_snapshots, "kind", "snapshot");
   counter("deepinfer_store_written_records_total", "Pages and snapshots written", segments.written_records);
   counter("deepinfer_store_written_bytes_total", "Bytes written", segments.written_bytes);
+  counter("deepinfer_store_memory_bytes_total", "Bytes read that the memory in front of the disk had", segments.memory_bytes);
   counter("deepinfer_store_read_records_total", "Pages and snapshots read", segments.read_records);
   counter("deepinfer_store_read_bytes_total", "Bytes of them", segments.read_bytes);
   counter("deepinfer_store_not_stored_total", "Records that were not stored", store.dropped, "reason", "queue full");

@@ -218,6 +218,7 @@ void Server::Service::handle(std::shared_ptr<HttpExchange> exchange) {
   const Gate::Identity who = gate_.identify(request);
   call->key = who.key;
   call->tenant = who.tenant;
+  call->retention = who.retention;
   call->line.remote = request.remote;
   call->line.method = request.method;
   call->line.path = request.path;

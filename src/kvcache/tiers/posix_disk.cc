@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "kvcache/tiers/store_disk.h"
+#include "kvcache/tiers/write_queue.h"
 
 namespace deepinfer {
 namespace {
@@ -86,6 +87,23 @@ class PosixFile final : public DiskFile {
     return {};
   }
 
+  Status start(int64_t offset, std::span<const std::span<const uint8_t>> parts) override {
+    if (!std::exchange(asked_for_queue_, true)) queue_ = WriteQueue::open();
+    if (!queue_ || parts.size() > WriteQueue::kMostParts) return write_parts(offset, parts);
+    if (queue_->full()) DI_CHECK_OK(take());
+    queue_->start(fd_.get(), offset, parts);
+    return {};
+  }
+
+  Status finish() override {
+    Status out;
+    while (queue_ && queue_->under_way() > 0) {
+      Status taken = take();
+      if (!taken && out) out = std::move(taken);
+    }
+    return out;
+  }
+
   Status truncate(int64_t bytes) override {
     if (::ftruncate(fd_.get(), bytes) != 0) return disk_error("cut", path_, errno);
     return {};
@@ -101,8 +119,22 @@ class PosixFile final : public DiskFile {
   }
 
  private:
+  // Refused or in part: once more and one after another, which says what is wrong.
+  Status take() {
+    const WriteQueue::Done done = queue_->take();
+    if (done.whole) return {};
+    int64_t offset = done.offset;
+    for (const iovec& part : done.parts) {
+      DI_CHECK_OK(write(offset, {static_cast<const uint8_t*>(part.iov_base), part.iov_len}));
+      offset += static_cast<int64_t>(part.iov_len);
+    }
+    return {};
+  }
+
   std::string path_;
   Descriptor fd_;
+  bool asked_for_queue_ = false;
+  std::unique_ptr<WriteQueue> queue_;  // goes before the descriptor
 };
 
 class PosixLock final : public DiskLock {

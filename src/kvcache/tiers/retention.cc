@@ -26,6 +26,13 @@ bool is_expired(const StoreFile& file, int64_t now_s) { return file.expires_s !=
 
 const char* retention_class_name(RetentionClass retention) { return kNames[static_cast<size_t>(retention)]; }
 
+std::optional<RetentionClass> retention_class_named(std::string_view name) {
+  for (size_t i = 0; i < kNumRetentionClasses; ++i) {
+    if (name == retention_class_name(static_cast<RetentionClass>(i))) return static_cast<RetentionClass>(i);
+  }
+  return std::nullopt;
+}
+
 SegmentLife segment_life(const RetentionLives& lives, RetentionClass retention, int64_t now_s) {
   const int64_t life = lives.life_s[static_cast<size_t>(retention)];
   if (life == 0) return {};

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ namespace deepinfer {
 
 inline constexpr size_t kNumRetentionClasses = 4;
 const char* retention_class_name(RetentionClass retention);
+std::optional<RetentionClass> retention_class_named(std::string_view name);
 
 struct RetentionLives {
   // Seconds by class; 0: until dropped.

@@ -6,8 +6,8 @@
 namespace deepinfer {
 namespace {
 
-// Bytes of one write: large enough for a disk's full speed.
-constexpr int64_t kWriteBytes = 2 << 20;
+// Bytes of one write: large enough for a disk's full speed, small enough that several are under way at once.
+constexpr int64_t kWriteBytes = 1 << 20;
 constexpr int64_t kScanBytes = 1 << 20;
 
 // Blocks of a file by offset, read ahead: a scan asks for them in order.
@@ -73,13 +73,17 @@ Status load_table(const DiskFile& file, int64_t file_bytes, uint64_t identity, S
 
 }  // namespace
 
-Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(StoreDisk& disk, const std::string& path, SegmentHeader& header) {
+Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(StoreDisk& disk, const std::string& path, SegmentHeader& header,
+                                                             const StoreCipher* cipher) {
+  header.key_mark = cipher ? cipher->mark() : 0;
   BlockBuffer block(kStoreBlock);
   encode_header(header, block.bytes());
   DI_TRY(auto file, disk.create(path));
   DI_CHECK_OK(file->write(0, block.bytes()));
   DI_CHECK_OK(file->sync());
-  return std::unique_ptr<SegmentWriter>(new SegmentWriter(std::move(file), header.identity));
+  std::unique_ptr<SegmentWriter> out(new SegmentWriter(std::move(file), header.identity));
+  out->cipher_ = cipher;
+  return out;
 }
 
 std::unique_ptr<SegmentWriter> SegmentWriter::resume(std::unique_ptr<DiskFile> file, uint64_t identity, int64_t end,
@@ -90,8 +94,12 @@ std::unique_ptr<SegmentWriter> SegmentWriter::resume(std::unique_ptr<DiskFile> f
   return out;
 }
 
+// In runs: while the disk writes one the checksums of the next are computed. What was begun has ended when this returns.
 Status SegmentWriter::append(std::span<const RecordView> records, std::vector<TableEntry>& written) {
-  while (!records.empty()) {
+  const size_t before = entries_.size();
+  const int64_t start = end_;
+  Status begun;
+  while (begun && !records.empty()) {
     int64_t bytes = 0;
     size_t count = 0;
     for (; count < records.size(); ++count) {
@@ -99,40 +107,46 @@ Status SegmentWriter::append(std::span<const RecordView> records, std::vector<Ta
       if (count > 0 && bytes + more > kWriteBytes) break;
       bytes += more;
     }
-    DI_CHECK_OK(append_run(records.first(count), bytes, written));
+    begun = begin_run(records.first(count), bytes);
     records = records.subspan(count);
   }
-  return {};
+  Status done = file_->finish();
+  if (begun && done) {
+    written.insert(written.end(), entries_.begin() + static_cast<ptrdiff_t>(before), entries_.end());
+    return {};
+  }
+  entries_.resize(before);
+  end_ = start;
+  return begun ? done : begun;
 }
 
 // One write. Records with an image are written from there, neighbours among them as one part.
-Status SegmentWriter::append_run(std::span<const RecordView> records, int64_t bytes, std::vector<TableEntry>& written) {
+Status SegmentWriter::begin_run(std::span<const RecordView> records, int64_t bytes) {
   const bool copies = std::any_of(records.begin(), records.end(), [](const RecordView& record) { return record.image.empty(); });
-  const int64_t room = buffer_ ? static_cast<int64_t>(buffer_->bytes().size()) : 0;
-  if (copies && bytes > room) buffer_.emplace(std::max(bytes, kWriteBytes));
+  if (copies) {
+    DI_CHECK_OK(file_->finish());  // the run before may lie in the buffer
+    const int64_t room = buffer_ ? static_cast<int64_t>(buffer_->bytes().size()) : 0;
+    if (bytes > room) buffer_.emplace(std::max(bytes, kWriteBytes));
+  }
   std::vector<std::span<const uint8_t>> parts;
-  std::vector<TableEntry> fresh;
-  int64_t at = end_;
+  const int64_t begin = end_;
   for (const RecordView& record : records) {
     const int64_t size = record_bytes(record.tokens.size(), record.payload.size());
-    const auto copy = [&] { return buffer_->bytes().subspan(static_cast<size_t>(at - end_), static_cast<size_t>(size)); };
+    const auto copy = [&] { return buffer_->bytes().subspan(static_cast<size_t>(end_ - begin), static_cast<size_t>(size)); };
     const std::span<uint8_t> out = record.image.empty() ? copy() : record.image;
-    encode_record(identity_, static_cast<uint64_t>(at), record, out);
+    const uint64_t start = record.starts ? start_mark(record.tokens) : 0;  // before they are encrypted where they lie
+    encode_record(identity_, static_cast<uint64_t>(end_), record, out);
+    if (cipher_) DI_CHECK_OK(encrypt_record(*cipher_, out));
     if (!parts.empty() && parts.back().data() + parts.back().size() == out.data()) {
       parts.back() = {parts.back().data(), parts.back().size() + out.size()};
     } else {
       parts.push_back(out);
     }
-    const auto first = static_cast<uint32_t>(at / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
-    const uint64_t start = record.starts ? start_mark(record.tokens) : 0;
-    fresh.push_back({record.key, record.tenant, first, blocks, static_cast<uint8_t>(record.kind), flags_of(record), start});
-    at += size;
+    const auto first = static_cast<uint32_t>(end_ / kStoreBlock), blocks = static_cast<uint32_t>(size / kStoreBlock);
+    entries_.push_back({record.key, record.tenant, first, blocks, static_cast<uint8_t>(record.kind), flags_of(record), start});
+    end_ += size;
   }
-  DI_CHECK_OK(file_->write_parts(end_, parts));
-  end_ = at;
-  entries_.insert(entries_.end(), fresh.begin(), fresh.end());
-  written.insert(written.end(), fresh.begin(), fresh.end());
-  return {};
+  return file_->start(begin, parts);
 }
 
 Status SegmentWriter::seal() {

@@ -23,12 +23,14 @@ namespace deepinfer {
 class SegmentWriter {
  public:
   // Writes and syncs the header. `header.identity` is set.
-  static Result<std::unique_ptr<SegmentWriter>> create(StoreDisk& disk, const std::string& path, SegmentHeader& header);
+  // Without `cipher` records are written as they are; it must outlive the writer.
+  static Result<std::unique_ptr<SegmentWriter>> create(StoreDisk& disk, const std::string& path, SegmentHeader& header,
+                                                       const StoreCipher* cipher = nullptr);
   // Goes on behind the last sound record of a segment whose writer is dead, only to seal it.
   static std::unique_ptr<SegmentWriter> resume(std::unique_ptr<DiskFile> file, uint64_t identity, int64_t end,
                                                std::vector<TableEntry> entries);
 
-  // Appends to `written` what was written, also when a later record could not be.
+  // Appends to `written` what was written; after an error nothing of this call counts.
   Status append(std::span<const RecordView> records, std::vector<TableEntry>& written);
   // Table and footer behind the records, everything synced.
   Status seal();
@@ -41,10 +43,11 @@ class SegmentWriter {
 
  private:
   SegmentWriter(std::unique_ptr<DiskFile> file, uint64_t identity) : file_(std::move(file)), identity_(identity) {}
-  Status append_run(std::span<const RecordView> records, int64_t bytes, std::vector<TableEntry>& written);
+  Status begin_run(std::span<const RecordView> records, int64_t bytes);
 
   std::unique_ptr<DiskFile> file_;
   uint64_t identity_;
+  const StoreCipher* cipher_ = nullptr;
   int64_t end_ = kStoreBlock;
   std::vector<TableEntry> entries_;
   std::optional<BlockBuffer> buffer_;  // of records without an image: fresh memory for each write costs half of its time

@@ -16,11 +16,13 @@ static_assert(std::endian::native == std::endian::little, "numbers lie in files 
 
 constexpr uint32_t kVersion = 1;
 constexpr size_t kSections = 96, kSectionBytes = 12;
-constexpr size_t kBlockChecksum = 4080;
-constexpr size_t kRecordChecksum = 112;
+constexpr size_t kKeyMark = 4072, kBlockChecksum = 4080;
+constexpr size_t kRecordSeal = 72, kRecordChecksum = 112;
+constexpr size_t kRecordHead = 56;  // what is authenticated with an encrypted record
+constexpr uint8_t kEncrypted = 4;   // among its flags
 constexpr size_t kEntryBytes = 40;
 constexpr uint32_t kMostPageTokens = 1 << 16;
-static_assert(kSections + kMostStoredSections * kSectionBytes <= kBlockChecksum);
+static_assert(kSections + kMostStoredSections * kSectionBytes <= kKeyMark);
 
 template <class T>
 void put(std::span<uint8_t> out, size_t at, const T& value) {
@@ -121,6 +123,7 @@ void encode_header(SegmentHeader& header, std::span<uint8_t> out) {
   put(out, 88, header.page_bytes);
   put(out, 92, static_cast<uint32_t>(header.sections.size()));
   for (size_t i = 0; i < header.sections.size(); ++i) put(out, kSections + i * kSectionBytes, header.sections[i]);
+  put(out, kKeyMark, header.key_mark);
   header.identity = identity_of(out);
   put(out, 72, header.identity);
   put(out, kBlockChecksum, checksum(out.first(kBlockChecksum)));
@@ -136,6 +139,7 @@ Result<SegmentHeader> decode_header(std::span<const uint8_t> block) {
   header.expires_s = get<int64_t>(block, 64);
   header.identity = get<uint64_t>(block, 72);
   const auto retention = get<uint8_t>(block, 80);
+  header.key_mark = get<uint64_t>(block, kKeyMark);
   header.page_tokens = get<uint32_t>(block, 84);
   header.page_bytes = get<uint32_t>(block, 88);
   const auto sections = get<uint32_t>(block, 92);
@@ -196,7 +200,7 @@ Result<TableEntry> check_record(uint64_t identity, uint64_t offset, std::span<co
                     static_cast<uint32_t>(claimed / kStoreBlock),
                     bytes[4],
                     bytes[5],
-                    (bytes[5] & 2) != 0 ? start_mark(tokens_in(bytes)) : 0};
+                    (bytes[5] & (2 | kEncrypted)) == 2 ? start_mark(tokens_in(bytes)) : 0};
 }
 
 Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes) {
@@ -209,6 +213,25 @@ Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<c
   out.starts = (entry.flags & 2) != 0;
   out.payload = bytes.subspan(kRecordTokens + out.tokens.size_bytes(), get<uint32_t>(bytes, 12));
   return out;
+}
+
+// Tokens and payload.
+static std::span<uint8_t> text_of(std::span<uint8_t> record) {
+  const size_t bytes = get<uint32_t>(record, 8) * sizeof(TokenId) + get<uint32_t>(record, 12);
+  return record.subspan(kRecordTokens, bytes);
+}
+
+Status encrypt_record(const StoreCipher& cipher, std::span<uint8_t> record) {
+  record[5] |= kEncrypted;
+  DI_CHECK_OK(cipher.encrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record)));
+  put(record, kRecordChecksum, record_checksum(record));
+  return {};
+}
+
+bool decrypt_record(const StoreCipher* cipher, std::span<uint8_t> record) {
+  if ((record[5] & kEncrypted) == 0) return cipher == nullptr;
+  return cipher &&
+         cipher->decrypt(record.first(kRecordHead), record.subspan(kRecordSeal, StoreCipher::kSealBytes), text_of(record));
 }
 
 Result<RecordView> peek_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes) {

@@ -18,6 +18,7 @@
 #include "core/kv_layout.h"
 #include "core/types.h"
 #include "kvcache/page_key.h"
+#include "kvcache/tiers/store_cipher.h"
 
 namespace deepinfer {
 
@@ -43,6 +44,7 @@ struct SegmentHeader {
   RetentionClass retention = RetentionClass::kChat;
   uint32_t page_tokens = 0, page_bytes = 0;
   std::vector<StoredSection> sections;
+  uint64_t key_mark = 0;  // of the key its records are encrypted with (store_cipher.h); 0: none
 };
 inline constexpr size_t kMostStoredSections = 300;
 
@@ -97,6 +99,12 @@ Result<RecordView> peek_record(uint64_t identity, uint64_t offset, std::span<con
 Result<TableEntry> check_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes);
 // The record itself; its spans lie in `bytes`. kUnsupported for a kind of a later version.
 Result<RecordView> decode_record(uint64_t identity, uint64_t offset, std::span<const uint8_t> bytes);
+
+// Encrypts a record where it lies, after encode_record().
+Status encrypt_record(const StoreCipher& cipher, std::span<uint8_t> record);
+// The opposite, after decode_record(), whose spans then show what was encrypted; `cipher` null: it must not be encrypted. False:
+// it is not as wanted, or of another key.
+bool decrypt_record(const StoreCipher* cipher, std::span<uint8_t> record);
 
 int64_t table_bytes(size_t entries);
 // Table and footer of a segment whose records end at `offset`; `out` is table_bytes() + kStoreBlock long.

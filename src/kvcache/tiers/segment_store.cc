@@ -82,6 +82,7 @@ MissReason SegmentStore::why_missing(const PageKey& key) const {
 SegmentStoreStats SegmentStore::stats() const {
   const std::lock_guard lock(index_);
   SegmentStoreStats out = stats_;
+  out.memory_bytes = disk_.served_bytes();
   for (const Segment& segment : segments_) {
     if (!segment.live) continue;
     ++out.segments;

@@ -43,6 +43,7 @@ struct SegmentStoreOptions {
   int64_t open_files = 256;              // segments held open for reading
   uint64_t writer_seed = 0;              // process, machine: makes writers that start together differ
   RetentionLives lives;
+  std::shared_ptr<const StoreCipher> cipher;  // null: records are not encrypted
 };
 
 enum class StoreRead {
@@ -55,6 +56,7 @@ enum class StoreRead {
 struct SegmentStoreStats {
   int64_t segments = 0, stored_bytes = 0;
   int64_t written_records = 0, written_bytes = 0, read_records = 0, read_bytes = 0;
+  int64_t memory_bytes = 0;  // of what was read, checks and neighbours included, came from memory (cached_disk.h)
   int64_t removed_segments = 0;
   // Each damaged record counts once: it is forgotten.
   int64_t corrupt_records = 0, corrupt_segments = 0, wrong_records = 0;  // wrong: sound, but another key, tenant or tokens

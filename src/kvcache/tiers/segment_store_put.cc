@@ -107,7 +107,7 @@ Status SegmentStore::begin_segment(RetentionClass retention) {
   const std::string folder = folder_ + "/" + retention_class_name(retention);
   DI_CHECK_OK(disk_.make_folders(full(folder)));
   const std::string path = segment_path({folder_, retention, writer_, header.sequence});
-  auto writer = SegmentWriter::create(disk_, full(path), header);
+  auto writer = SegmentWriter::create(disk_, full(path), header, options_.cipher.get());
   Status synced = writer ? disk_.sync_folder(full(folder)) : Status(writer.error());
   if (!synced) {
     static_cast<void>(disk_.remove(full(path)));

@@ -87,7 +87,8 @@ StoreRead SegmentStore::accept(const RecordView& wanted, const Place& place) {
     read_failed(wanted, place.at, record.error());
     return StoreRead::kMiss;
   }
-  const bool same = is_the_same(*record, wanted) && record->payload.size() == wanted.payload.size();
+  const bool same = decrypt_record(options_.cipher.get(), wanted.image) && is_the_same(*record, wanted) &&
+                    record->payload.size() == wanted.payload.size();
   const std::lock_guard lock(index_);
   faults_in_a_row_ = 0;
   if (!same) {

@@ -57,6 +57,10 @@ class DiskFile {
     }
     return {};
   }
+  // The same without waiting, where the system can; the parts stay as they are until finish(). Else they are written at once.
+  virtual Status start(int64_t offset, std::span<const std::span<const uint8_t>> parts) { return write_parts(offset, parts); }
+  // Waits for all that was begun: every byte, or an error.
+  virtual Status finish() { return {}; }
   virtual Status truncate(int64_t bytes) = 0;
   virtual Status sync() = 0;
   virtual Result<int64_t> size() const = 0;
@@ -84,6 +88,8 @@ class StoreDisk {
   virtual Status remove(const std::string& path) = 0;
   virtual Status sync_folder(const std::string& path) = 0;
   virtual Result<std::unique_ptr<DiskLock>> lock(const std::string& path) = 0;
+  // Of all reads, what came from memory in front of it.
+  virtual int64_t served_bytes() const { return 0; }
 };
 
 // Files of a POSIX file system; past the page cache where it allows that (O_DIRECT).

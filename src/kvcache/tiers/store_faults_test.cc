@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/detail/Configuration.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,41 @@ TEST(StoreFaults, APipeOrAFolderIsNoSegmentAndHoldsNobodyUp) {
     EXPECT_FALSE(disk.open(folder + name, true)) << name;
   }
   std::filesystem::remove_all(folder);
+}
+
+// More writes than may be under way, as runs of parts; then a disk that takes no more, whose error is that of a plain write.
+TEST(StoreFaults, WritesUnderWayAreWholeOrAnError) {
+  const std::string path = testing::TempDir() + "deepinfer-writes-" + std::to_string(getpid());
+  PosixDisk disk;
+  auto file = disk.create(path);
+  ASSERT_TRUE(file);
+  BlockBuffer buffer(64 * kStoreBlock), back(64 * kStoreBlock);
+  for (size_t i = 0; i < buffer.bytes().size(); ++i) buffer.bytes()[i] = static_cast<uint8_t>(i * 7 >> 8);
+  const auto block = [&](int64_t i) {
+    return std::span<const uint8_t>(buffer.bytes()).subspan(static_cast<size_t>(i * kStoreBlock), kStoreBlock);
+  };
+  for (int64_t i = 0; i < 64; i += 2) {
+    const std::span<const uint8_t> parts[] = {block(i), block(i + 1)};
+    ASSERT_TRUE((*file)->start(i * kStoreBlock, parts));
+  }
+  ASSERT_TRUE((*file)->finish());
+  ASSERT_TRUE((*file)->read(0, back.bytes()));
+  EXPECT_TRUE(std::ranges::equal(back.bytes(), buffer.bytes()));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{64 * kStoreBlock, before.rlim_max};
+  ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  Status done;
+  for (int64_t i = 62; i < 66 && done; ++i) {
+    const std::span<const uint8_t> part = block(i % 64);
+    done = (*file)->start(i * kStoreBlock, {&part, 1});
+  }
+  const Status ended = (*file)->finish();
+  EXPECT_FALSE(done && ended);
+  EXPECT_TRUE((*file)->finish()) << "it was told";
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::filesystem::remove(path);
 }
 
 TEST(StoreFaults, EveryFlippedBitOfAFileIsAMissOrHarmless) {

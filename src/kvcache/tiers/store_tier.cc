@@ -11,8 +11,8 @@
 namespace deepinfer {
 namespace {
 
-// Records of one write: large enough for the disk, small enough that slots come free while the engine goes on.
-constexpr size_t kWriteRecords = 32;
+// Records of one put: several writes under way, and yet slots come free while the engine goes on.
+constexpr size_t kWriteRecords = 128;
 // Pages of one read: at release sizes 0.9 MB, with which one reader alone has most of a disk's rate.
 constexpr size_t kReadPages = 16;
 // Smaller loads measure how long a reader takes to wake up, not the disk.
@@ -54,7 +54,10 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(const StoreTierOptions& optio
   SegmentStoreOptions store;
   store.root = options.folder;
   // Snapshots of another replay mode have another size: such a store is another one.
-  store.fingerprint = store_fingerprint(fmt::format("{}|snapshots of {} bytes", options.fingerprint, snapshot_bytes));
+  // So are those of another key.
+  const std::string key = options.cipher ? fmt::format("|key {:016x}", options.cipher->mark()) : "";
+  store.fingerprint = store_fingerprint(fmt::format("{}|snapshots of {} bytes{}", options.fingerprint, snapshot_bytes, key));
+  store.cipher = options.cipher;
   store.page_tokens = static_cast<uint32_t>(layout.page_tokens);
   store.page_bytes = static_cast<uint32_t>(layout.page_bytes);
   store.sections = stored_sections(layout);

@@ -38,7 +38,8 @@ struct StoreTierOptions {
   StoreDisk* disk = nullptr;    // null: there is no store. Must outlive the tier
   const Clock* date = nullptr;  // microseconds since 1970; must outlive the tier
   std::string folder;
-  std::string fingerprint;  // of the program and the weights
+  std::string fingerprint;                    // of the program and the weights
+  std::shared_ptr<const StoreCipher> cipher;  // null: not encrypted
   int64_t limit_bytes = 10'000'000'000;
   uint64_t writer_seed = 0;
   int64_t refresh_us = 5'000'000;  // how often the folder is looked at for what others wrote

@@ -34,6 +34,7 @@ struct SurveyedSegment {
   SegmentHeader header;
   bool sealed = false;
   int64_t pages = 0, snapshots = 0;
+  bool locked = false;  // encrypted, and not with the key at hand: of its records the checksums alone can be looked at
   int64_t damaged = 0;  // records that fail their check, of all if everything was read
   std::map<uint64_t, TenantShare> tenants;
   std::string error;  // why nothing of it can be read
@@ -44,8 +45,9 @@ struct StoreSurvey {
   int64_t other_files = 0, other_bytes = 0;
 };
 
-// `read_all`: every record is read and checked, else the tables of sealed segments are believed.
-Result<StoreSurvey> survey_store(StoreDisk& disk, const std::string& folder, bool read_all);
+// `read_all`: every record is read and checked, else the tables of sealed segments are believed. `cipher`: the key at hand, or
+// null.
+Result<StoreSurvey> survey_store(StoreDisk& disk, const std::string& folder, bool read_all, const StoreCipher* cipher = nullptr);
 
 // What a record must be to go; nothing set: all.
 struct StoreSelection {
@@ -61,6 +63,6 @@ struct StoreDrop {
 };
 
 Result<StoreDrop> drop_from_store(StoreDisk& disk, const std::string& folder, const StoreSelection& selection,
-                                  uint64_t writer_seed);
+                                  uint64_t writer_seed, const StoreCipher* cipher = nullptr);
 
 }  // namespace deepinfer
