@@ -72,14 +72,16 @@ void multiply_all(Device& device, const WeightSet& set, int32_t rows, const std:
 }  // namespace
 
 Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
-  if (options.device != "cpu") {
+  if (!options.device.starts_with("cpu")) {
     DI_TRY(const auto device, open_device(options.device, options.threads));
     return bench_ops_gpu(*device, options, report);
   }
+  DI_TRY(const auto named, open_device(options.device, options.threads));  // a name nobody has is an error
+  const std::string isa = cpu_kernels_of(options.device);
   const double bandwidth = measure_read_bandwidth(options.threads);
   report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
   for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
-    if (options.isa.empty() ? !kernels.supported || kernels.isa == "portable" : kernels.isa != options.isa) continue;
+    if (isa.empty() ? !kernels.supported || kernels.isa == "portable" : kernels.isa != isa) continue;
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
     const double multiply = measure_multiply_adds(kernels.isa, options.threads) * 2;
     report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = multiply / 1e9, .unit = "GFLOP/s"});

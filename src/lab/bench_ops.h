@@ -20,9 +20,8 @@
 namespace deepinfer {
 
 struct BenchOpsOptions {
-  std::string device = "cpu";
+  std::string device = "cpu";  // "cpu": every set this machine runs, but the portable one; "cpu:NAME": that one
   int threads = 0;
-  std::string isa;  // empty: every set this machine runs, but the portable one
   std::vector<int32_t> rows = {1, 6, 64, 512};
   int64_t weight_bytes = int64_t{1} << 30;
   int32_t repeats = 3;  // the best counts

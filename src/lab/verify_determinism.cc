@@ -11,6 +11,7 @@
 #include "cpu/delayed_device.h"
 #include "host/constraints.h"
 #include "host/host.h"
+#include "host/open_device.h"
 #include "lab/determinism_answers.h"
 #include "lab/determinism_worlds.h"
 #include "lab/mortal_disk.h"
@@ -32,7 +33,7 @@ class Hosts {
       settings.threads = world.threads;
       HostOptions options;
       if (world.delayed) {
-        DI_TRY(options.device, make_delayed_device({.threads = world.threads}));
+        DI_TRY(options.device, make_delayed_device({.threads = world.threads, .isa = cpu_kernels_of(settings.device)}));
       }
       DI_TRY(host, Host::open(settings, std::move(options)));
     }
@@ -217,7 +218,7 @@ class Verifier {
     if (!model || !host->device().reads_host_memory()) return nullptr;
     auto& ranked = ranked_[world.ranks];
     if (!ranked) {
-      DI_TRY(ranked, RankedModel::create(*model, world.ranks));
+      DI_TRY(ranked, RankedModel::create(*model, world.ranks, host->device().isa()));
     }
     return ranked.get();
   }
