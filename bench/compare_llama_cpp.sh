@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench/compare_llama_cpp.sh [FOLDER]: products of this program beside those of llama.cpp and oneDNN, in turns, on this machine.
 # llama.cpp's ggml comes from the source package of llama-cpp-python on PyPI, oneDNN from Debian; both are built and kept in FOLDER
-# (default: below the temporary folder), outside the tree. Prints a table; FOLDER/compare.json holds every round.
+# (default: below the temporary folder), outside the tree. ISA=avx2 takes those kernels of ours. Prints a table; FOLDER/compare.json holds every round.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd -P)
 work=$(readlink -m "${1:-${TMPDIR:-/tmp}/deepinfer-compare}")
@@ -9,8 +9,11 @@ rounds=${ROUNDS:-3}
 mkdir -p "$work"
 cd "$work"
 if [[ ! -d ggml-source ]]; then
-  [[ -f $(echo llama_cpp_python-*.tar.gz) ]] || python3 -m pip download -q --no-deps --no-binary :all: --no-build-isolation llama-cpp-python ||
-    python3 -m pip download -q --no-deps --no-binary :all: llama-cpp-python
+  if [[ ! -f $(echo llama_cpp_python-*.tar.gz) ]]; then
+    python3 -m venv venv
+    venv/bin/pip install -q scikit-build-core pathspec  # pip asks a source package for its name before it keeps it
+    venv/bin/pip download -q --no-deps --no-binary :all: --no-build-isolation llama-cpp-python
+  fi
   mkdir -p unpacked && tar -xzf llama_cpp_python-*.tar.gz -C unpacked --strip-components=1
   mv unpacked/vendor/llama.cpp/ggml ggml-source
 fi
@@ -27,6 +30,6 @@ fi
 rm -f ours-*.json peers-*.json
 for ((i = 0; i < rounds; ++i)); do
   ./compare_peers >"peers-$i.json"
-  "$root/build/release/deepinfer" bench ops --json --repeats 1 --device "cpu:${ISA:-avx512bf16}" >"ours-$i.json"
+  "$root/build/release/deepinfer" bench ops --json --repeats 1 --device "cpu${ISA:+:$ISA}" >"ours-$i.json"
 done
 python3 "$root/bench/compare_table.py" "$work" "$rounds"

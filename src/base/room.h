@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/nearest.h"
-#include "base/processors.h"
+#include "base/machine.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/processors.h"
+#include "base/machine.h"
 
 namespace deepinfer {
 namespace {

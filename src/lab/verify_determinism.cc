@@ -215,7 +215,7 @@ class Verifier {
   Result<const LanguageModel*> ranked(const World& world) {
     DI_TRY(Host* const host, hosts_.get(world));
     const auto* model = dynamic_cast<const V41Model*>(&host->model());
-    if (!model || !host->device().reads_host_memory()) return nullptr;
+    if (!model || !host->device().reads_host_memory() || model->weights().checkpoint->has_holes()) return nullptr;
     auto& ranked = ranked_[world.ranks];
     if (!ranked) {
       DI_TRY(ranked, RankedModel::create(*model, world.ranks, host->device().isa()));

@@ -1,4 +1,4 @@
-#include "base/processors.h"
+#include "base/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,9 @@
-#include "base/processors.h"
+#include "base/machine.h"
 
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <thread>
 
@@ -60,6 +61,15 @@ int available_processors() {
   const double quota = processor_quota("/sys/fs/cgroup", text_of("/proc/self/cgroup"));
   if (quota > 0) processors = static_cast<int>(std::min<double>(processors, quota));
   return std::max(1, processors);
+}
+
+int64_t available_memory() {
+  const std::string text = text_of("/proc/meminfo");
+  constexpr std::string_view kKey = "MemAvailable:";
+  const size_t at = text.find(kKey), digits = at == text.npos ? at : text.find_first_not_of(' ', at + kKey.size());
+  int64_t kib = -1;
+  if (digits != text.npos) std::from_chars(text.data() + digits, text.data() + text.size(), kib);
+  return kib < 0 ? -1 : kib * 1024;
 }
 
 }  // namespace deepinfer
