@@ -134,6 +134,15 @@ Status apply_environment(const Bound& bound) {
   return {};
 }
 
+// DEEPINFER_ISA holds for a CPU device whether a flag, a file or nobody named it, unless the name says its kernels.
+Status apply_isa(const Bound& bound) {
+  const std::string isa = read_environment().isa;
+  for (const Field& field : bound.fields) {
+    if (!isa.empty() && field.name == "device" && field_text(field) == "cpu") return set_field(field, "cpu:" + isa);
+  }
+  return {};
+}
+
 // --config FILE stands below flags and above the environment, so it is read before the flags are.
 Status apply_config(const Bound& bound, int argc, char** argv) {
   const std::string flag = "--config", with_value = flag + "=";
@@ -212,6 +221,7 @@ int parse_and_run(int argc, char** argv) {
     if (chosen->positionals.empty()) return finish(unexpected_word(*chosen, argv[i]));
     chosen->positionals.back().target->push_back(argv[i]);
   }
+  if (const Status status = apply_isa(*chosen); !status) return finish(status.error());
   return run_bound(*chosen);
 }
 

@@ -16,6 +16,7 @@ struct DoctorSettings {
     visit({.name = "key", .target = &options.key, .help = "API key for it", .value = "KEY"});
     visit({.name = "served-model", .target = &options.model, .help = "model to ask for [the first it lists]", .value = "NAME"});
     visit({.name = "timeout", .target = &timeout, .help = "without a byte", .value = "SECONDS", .min = 0.1, .max = 1e6});
+    visit({.name = "device", .target = &options.device, .help = "of this machine: cpu, cpu:KERNELS or cuda:N", .value = "DEVICE"});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
   }
 };
@@ -32,7 +33,7 @@ class DoctorCommand final : public Command {
     options.timeout_seconds = static_cast<double>(settings_.timeout);
     while (options.url.ends_with('/')) options.url.pop_back();
     if (options.url.ends_with("/v1")) options.url.resize(options.url.size() - 3);
-    const std::vector<DoctorRow> rows = options.url.empty() ? check_machine() : check_server(options);
+    const std::vector<DoctorRow> rows = options.url.empty() ? check_machine(options.device) : check_server(options);
     DI_CHECK_OK(write_out(settings_.json ? doctor_json(rows).dump() + "\n" : doctor_table(rows)));
     if (any_failed(rows)) return Error{ErrorCode::kInternal, "at least one check failed"};
     return kExitOk;

@@ -14,12 +14,13 @@ namespace deepinfer {
 namespace {
 
 constexpr std::string_view kPrefix = "DEEPINFER_";
-const std::array<std::string, 5> kKnown = {
+const std::array<std::string, 6> kKnown = {
     "DEEPINFER_ACCELERATOR",
     "DEEPINFER_ENABLE_MTP_VARLEN",
     "DEEPINFER_USE_NEXTN_DECODE",
     "DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE",
     "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS",
+    "DEEPINFER_ISA",
 };
 
 void read_accelerator(const std::string& value, Environment& out) {
@@ -40,6 +41,7 @@ void read_variable(const std::string& name, const std::string& value, Environmen
   if (name == kKnown[0]) return read_accelerator(value, out);
   if (name == kKnown[3]) return read_truncation(value, out);
   if (name == kKnown[4]) return out.settings.push_back({name, "keep-tokens", value});
+  if (name == kKnown[5]) return void(out.isa = value);
   // Confidence-scheduled verification, or all drafts of every step.
   if (name == kKnown[1]) return out.settings.push_back({name, "spec-schedule", value == "0" ? "fixed" : "sync"});
   if (name == kKnown[2]) return out.settings.push_back({name, "spec-tokens", value});

@@ -16,6 +16,7 @@ struct EnvironmentSetting {
 
 struct Environment {
   std::vector<EnvironmentSetting> settings;
+  std::string isa;                  // DEEPINFER_ISA: the kernels of a CPU device, whoever named that
   std::vector<std::string> notes;   // for stderr: unknown variables, variables without effect
   std::vector<std::string> errors;  // values that cannot be met
 };

@@ -120,6 +120,8 @@ def environment_aliases():
     model = hello()
     one_line_error(run('run', '-m', model, 'hi', env={'DEEPINFER_ACCELERATOR': 'ascend'}), 1, 'no ascend backend')
     expect(run('run', '-m', model, 'hi', env={'DEEPINFER_ACCELERATOR': 'cpu'}), 0, 'Hello')
+    expect(run('run', '-m', model, 'hi', env={'DEEPINFER_ISA': 'portable'}), 0, 'Hello')
+    one_line_error(run('run', '-m', model, 'hi', env={'DEEPINFER_ISA': 'mmx'}), 2, "unknown kernels 'mmx'; known are")
     expect(run('run', '-m', model, 'hi', env={'DEEPINFER_ACCELERATR': 'cpu'}), 0, err='DEEPINFER_ACCELERATOR')
     one_line_error(run('run', '-m', model, 'hi', env={'DEEPINFER_YOCO_PREFILL_KEEP_TOKENS': 'many'}), 2, 'KEEP_TOKENS=many')
 

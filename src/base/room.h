@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/nearest.h"
+#include "base/machine.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"

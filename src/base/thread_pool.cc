@@ -1,13 +1,13 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "base/machine.h"
 
 namespace deepinfer {
 namespace {
@@ -45,12 +45,6 @@ bool spin_until(Done done) {
 int64_t part_begin(int64_t count, int parts, int part) { return count * part / parts; }
 
 }  // namespace
-
-int available_processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 ThreadPool::ThreadPool(int threads)
     : claims_(static_cast<size_t>(std::min(threads <= 0 ? available_processors() : threads, (1 << kPartsBits) - 1))) {

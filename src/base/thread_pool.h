@@ -24,7 +24,7 @@ class ThreadPool {
  public:
   using Body = FunctionRef<void(int64_t begin, int64_t end, int worker)>;
 
-  // threads <= 0 takes the number of processors this process may run on.
+  // threads <= 0 takes available_processors().
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -57,8 +57,5 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };
-
-// Processors this process may run on.
-int available_processors();
 
 }  // namespace deepinfer

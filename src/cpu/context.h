@@ -1,6 +1,8 @@
 // cpu/context.h - what the operations of one CPU device share: threads, kernels, scratch.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,23 +15,29 @@
 
 namespace deepinfer::cpu {
 
-// Aligned floats that grow and never shrink; contents are lost on growth.
+struct AlignedFree {
+  std::align_val_t alignment{128};
+  void operator()(float* data) const { ::operator delete(data, alignment); }
+};
+
+// Aligned floats that grow and never shrink, on huge pages when there are many; contents are lost on growth.
 class Scratch {
  public:
   float* get(int64_t floats) {
     if (floats > size_) {
       size_ = padded(floats + floats / 4);
-      data_.reset(static_cast<float*>(::operator new(static_cast<size_t>(size_) * sizeof(float), kAlignment)));
+      const size_t bytes = static_cast<size_t>(size_) * sizeof(float);
+      const bool big = bytes >= kHugePage / 2;
+      const AlignedFree free{std::align_val_t{big ? kHugePage : 128}};
+      data_ = {static_cast<float*>(::operator new(bytes, free.alignment)), free};
+      if (big) ::madvise(data_.get(), bytes, MADV_HUGEPAGE);
     }
     return data_.get();
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{128};
-  struct Free {
-    void operator()(float* data) const { ::operator delete(data, kAlignment); }
-  };
-  std::unique_ptr<float, Free> data_;
+  static constexpr size_t kHugePage = size_t{2} << 20;
+  std::unique_ptr<float, AlignedFree> data_;
   int64_t size_ = 0;
 };
 

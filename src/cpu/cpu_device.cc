@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 
+#include "base/machine.h"
 #include "cpu/context.h"
 
 namespace deepinfer {
@@ -17,8 +17,6 @@ namespace {
 // Best first. A new instruction set is one file and one line here.
 constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512Kernels, &cpu::kAvx2Kernels, &cpu::kPortableKernels};
 
-// More of the machine's memory than this is not spent on a second order of the weights.
-constexpr int64_t kPackedShare = 3;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 int64_t line_rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 size_t page_rounded(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -49,12 +47,17 @@ class CpuDevice final : public Device {
     if (bytes > 0) std::memset(to, 0, bytes);
   }
 
-  // One allocation for all; each panel is packed by one thread. A checkpoint that would fill the memory twice stays as stored.
-  Result<Buffer> pack(std::span<Matrix* const> weights) override {
+  // One allocation for all; each panel is packed by one thread.
+  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go) override {
     if (!context_.kernels.pack_panel) return Buffer();
-    int64_t bytes = 0;
-    for (const Matrix* w : weights) bytes += line_rounded(cpu::packed_bytes(*w));
-    if (bytes > int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / kPackedShare) return Buffer();
+    int64_t bytes = 0, experts = 0;
+    for (const Matrix* w : weights) {
+      bytes += line_rounded(cpu::packed_bytes(*w));
+      if (w->format == WeightFormat::kFp4) experts += cpu::packed_bytes(*w);
+    }
+    const int64_t room_left = available_memory() / 4 * 3;  // pages of mapped files count as available: nobody reads them again
+    const bool lets_go = bytes > room_left / 2 && let_go;
+    if ((lets_go ? bytes - experts : bytes) > room_left) return Buffer();
     DI_TRY(Buffer room, allocate(static_cast<size_t>(bytes)));
     if (bytes > kHugePage) ::madvise(room.as<void>(), room.bytes(), MADV_HUGEPAGE);
     int64_t at = 0;
@@ -69,6 +72,7 @@ class CpuDevice final : public Device {
                         1 + 16384 / step);
       w->panels = panels;
       at += line_rounded(cpu::packed_bytes(*w));
+      if (lets_go && w->format == WeightFormat::kFp4) let_go(*w);
     }
     return room;
   }

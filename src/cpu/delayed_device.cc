@@ -122,7 +122,7 @@ class DelayedDevice final : public Device {
   std::string isa() const override { return cpu_->isa(); }
   int32_t parallelism() const override { return cpu_->parallelism(); }
   // Weights are where the host sees them, as the mapped checkpoint is.
-  Result<Buffer> pack(std::span<Matrix* const> weights) override { return cpu_->pack(weights); }
+  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go) override { return cpu_->pack(weights, let_go); }
 
   Result<Buffer> allocate(size_t bytes) override {
     if (bytes == 0) return Buffer();

@@ -41,11 +41,13 @@ struct MatmulTile {
   float* scratch;  // matmul_scratch(w)
 };
 inline constexpr int64_t kMaxTileRows = 128;    // rows of a tile at most
-inline constexpr int64_t kChunkBlocks = 8;      // blocks decoded at once when there are many rows (16 KB of FP32)
+inline constexpr int64_t kChunkFloats = 4096;   // weights decoded at once when there are many rows (16 KB)
+inline constexpr int64_t kGroups = 4;           // pairs of panels that share what is read of the inputs
+inline constexpr int64_t kAhead = 2048;         // bytes of a panel asked for before they are used
 inline constexpr int64_t kPortableColumns = 8;  // outputs the portable set decodes at once, over all columns
 // A panel packed on the fly or a decoded chunk, and the sums of all rows; or what the portable set decodes.
 [[gnu::always_inline]] constexpr int64_t matmul_scratch(const Matrix& w) {
-  const int64_t tuned = panel_bytes(w) / 4 + kPanel * (kChunkBlocks * kBlock + kMaxTileRows);
+  const int64_t tuned = panel_bytes(w) / 4 + kChunkFloats + kGroups * 2 * kPanel * kMaxTileRows;
   const int64_t portable = kPortableColumns * w.k;
   return tuned > portable ? tuned : portable;
 }

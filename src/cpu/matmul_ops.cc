@@ -13,53 +13,52 @@ constexpr int64_t kMixColumns = 4;
 constexpr double kMacNs = 0.05, kDecodeNs = 0.1, kPrepareNs = 0.1, kByteNs = 0.08;
 
 int64_t product_stride(int64_t k) { return blocks_of(k) * kBlock; }
+// From one row to the next: an odd number of cache lines, or the rows of a tile would share one set of L1.
+int64_t row_stride(int64_t width) { return (width / kPanel | 1) * kPanel; }
 
 void clear_padding(float* row, int64_t k, int64_t stride) {
   for (int64_t i = k; i < stride; ++i) row[i] = 0.0f;
 }
 
-void scale_input(float* row, int64_t k, WeightFormat format) {
-  const float factor = input_factor(format);
-  if (factor == 1.0f) return;
-  for (int64_t i = 0; i < k; ++i) row[i] *= factor;
+// What a product reads of one row and one group: BF16 values, or else codes with scales.
+struct Input {
+  const Bf16* x;
+  const uint8_t* codes;
+  const uint8_t* scales;
+};
+
+// The input as FP32, padded.
+void prepare_floats(const Kernels& kernels, const Input& from, const Matrix& w, float* out) {
+  if (from.x)
+    load_bf16(from.x, w.k, out);
+  else
+    kernels.q8_row(from.codes, from.scales, w.k, out);
+  const float factor = input_factor(w.format);
+  for (int64_t i = 0; factor != 1.0f && i < w.k; ++i) out[i] *= factor;
+  clear_padding(out, w.k, product_stride(w.k));
 }
 
-// Row `row` of the input as FP32, each group padded.
-void prepare_row(const Kernels& kernels, const MatmulParams& p, int64_t row, float* out) {
-  const int64_t k = p.w.k, stride = product_stride(k);
-  for (int g = 0; g < p.groups; ++g, out += stride) {
-    if (p.x) {
-      load_bf16(p.x + row * p.x_stride + g * k, static_cast<int>(k), out);
-    } else {
-      const int64_t at = (row * p.groups + g) * k;
-      kernels.q8_row(p.codes + at, p.scales + at / kScaleBlock, static_cast<int>(k), out);
-    }
-    scale_input(out, k, p.w.format);
-    clear_padding(out, k, stride);
-  }
+// The inputs of `rows` rows of `groups` groups as FP32 at `out`, one row after another as `stride` says.
+template <class InputOf>
+void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups, int64_t stride, float* out,
+                    InputOf input_of) {
+  context.pool.run(
+      rows,
+      [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin * groups; i < end * groups; ++i)
+          prepare_floats(kernels, input_of(i / groups, i % groups), w, out + i / groups * stride + i % groups * product_stride(w.k));
+      },
+      grain_for(kPrepareNs * static_cast<double>(w.k * groups)));
 }
 
 // Columns [begin, end) of all rows of the block, cut at group borders.
-void run_columns(Context& context, const MatmulParams& p, const float* x, int64_t row0, int64_t rows, int64_t begin, int64_t end,
-                 int worker) {
+void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile, int64_t begin, int64_t end) {
   const int64_t k = product_stride(p.w.k), per_group = p.w.n / p.groups;
-  const int64_t element = p.y_type == OutputType::kF32 ? 4 : 2;
-  // Groups that begin within a panel are rare (no released size has them).
-  const Kernels& kernels = p.groups > 1 && per_group % kPanel != 0 ? kPortableKernels : context.kernels;
+  const float* x = tile.x;
   while (begin < end) {
     const int64_t group = begin / per_group, border = std::min(end, (group + 1) * per_group);
-    kernels.matmul({.x = x + group * k,
-                    .x_stride = k * p.groups,
-                    .rows = rows,
-                    .w = p.w,
-                    .begin = begin,
-                    .end = border,
-                    .bias = p.bias,
-                    .y = static_cast<uint8_t*>(p.y) + row0 * p.y_stride * element,
-                    .y_stride = p.y_stride,
-                    .y_type = p.y_type,
-                    .y_scale = p.y_scale,
-                    .scratch = context.worker(worker)});
+    tile.x = x + group * k, tile.begin = begin, tile.end = border;
+    kernels.matmul(tile);
     begin = border;
   }
 }
@@ -67,22 +66,30 @@ void run_columns(Context& context, const MatmulParams& p, const float* x, int64_
 }  // namespace
 
 void run_matmul(Context& context, const MatmulParams& p) {
-  const int64_t n = live(p.rows), width = product_stride(p.w.k) * p.groups;
+  const int64_t n = live(p.rows), k = p.w.k, stride = row_stride(product_stride(k) * p.groups);
   if (n == 0) return;
-  float* x = context.shared.get(std::min(n, kRowBlock) * width);
+  float* x = context.shared.get(std::min(n, kRowBlock) * stride);
   context.reserve_workers(matmul_scratch(p.w));
+  // Groups that begin within a panel are rare (no released size has them).
+  const Kernels& kernels = p.groups > 1 && p.w.n / p.groups % kPanel != 0 ? kPortableKernels : context.kernels;
   for (int64_t row0 = 0; row0 < n; row0 += kRowBlock) {
     const int64_t rows = std::min(kRowBlock, n - row0);
-    context.pool.run(
-        rows,
-        [&](int64_t begin, int64_t end, int) {
-          for (int64_t r = begin; r < end; ++r) prepare_row(context.kernels, p, row0 + r, x + r * width);
-        },
-        grain_for(kPrepareNs * static_cast<double>(width)));
-    const double unit_ns = static_cast<double>(kPanel * p.w.k) * (kDecodeNs + kMacNs * static_cast<double>(rows));
+    const auto input_of = [&](int64_t row, int64_t group) {
+      const int64_t at = ((row0 + row) * p.groups + group) * k;
+      return p.x ? Input{p.x + (row0 + row) * p.x_stride + group * k, nullptr, nullptr}
+                 : Input{nullptr, p.codes + at, p.scales + at / kScaleBlock};
+    };
+    prepare_inputs(context, kernels, p.w, rows, p.groups, stride, x, input_of);
+    MatmulTile tile = {};
+    tile.x = x, tile.x_stride = stride, tile.rows = rows, tile.w = p.w, tile.bias = p.bias;
+    tile.y = static_cast<uint8_t*>(p.y) + row0 * p.y_stride * (p.y_type == OutputType::kF32 ? 4 : 2);
+    tile.y_stride = p.y_stride, tile.y_type = p.y_type, tile.y_scale = p.y_scale;
+    const double unit_ns = static_cast<double>(kPanel * k) * (kDecodeNs + kMacNs * static_cast<double>(rows));
     context.pool.run((p.w.n + kPanel - 1) / kPanel,
                      [&](int64_t begin, int64_t end, int worker) {
-                       run_columns(context, p, x, row0, rows, begin * kPanel, std::min<int64_t>(p.w.n, end * kPanel), worker);
+                       MatmulTile mine = tile;
+                       mine.scratch = context.worker(worker);
+                       run_columns(kernels, p, mine, begin * kPanel, std::min<int64_t>(p.w.n, end * kPanel));
                      },
                      grain_for(unit_ns));
   }
@@ -91,19 +98,13 @@ void run_matmul(Context& context, const MatmulParams& p) {
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
   const int64_t pairs = live(p.pairs);
   if (pairs == 0) return;
-  const int64_t k = p.weights[0].k, stride = product_stride(k), n = p.weights[0].n;
+  const int64_t k = p.weights[0].k, stride = row_stride(product_stride(k)), n = p.weights[0].n;
   float* x = context.shared.get(pairs * stride);
   context.reserve_workers(matmul_scratch(p.weights[0]));
-  context.pool.run(
-      pairs,
-      [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t row = p.pair_row ? p.pair_row[i] : i;
-          context.kernels.q8_row(p.codes + row * k, p.scales + row * (k / kScaleBlock), static_cast<int>(k), x + i * stride);
-          scale_input(x + i * stride, k, p.weights[0].format);
-        }
-      },
-      grain_for(kPrepareNs * static_cast<double>(k)));
+  prepare_inputs(context, context.kernels, p.weights[0], pairs, 1, stride, x, [&](int64_t i, int64_t) {
+    const int64_t row = p.pair_row ? p.pair_row[i] : i;
+    return Input{nullptr, p.codes + row * k, p.scales + row * (k / kScaleBlock)};
+  });
   // Work is laid out as one line, expert after expert; a column unit of an expert is as long as its rows plus the cost of
   // decoding, so equal cuts of the line are equal work.
   constexpr int64_t kDecodeRows = 2;

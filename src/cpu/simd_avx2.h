@@ -13,9 +13,11 @@ struct V16 {
 };
 
 // Accumulators of a tile: rows x columns (x 2 registers) leave room for the operands among 16 registers.
-constexpr int kTileRows = 2, kTileColumns = 2;
+constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1;
 constexpr int kChains = 5;                      // V16 sums that hide the latency of a multiply-add and fit the registers
-constexpr int kPanelsAtOnce = 4, kRowTile = 6;  // products with weights: panels at once for one row, rows of one panel
+// Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
+// tile of many rows (12 registers of sums, two of weights, an input).
+constexpr int kFewRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -83,7 +85,11 @@ inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
 // Four columns of 16 outputs in 32 bytes. Tables give both bytes of each value as BF16; interleaved they are words of two
 // columns as above: low nibbles columns 0 and 1, high nibbles 2 and 3, neighbouring bytes the two columns of an output.
 constexpr int kFp4Step = 4;
-constexpr int fp4_place(int output, int k) { return 2 * (output % 8 / 4 * 16 + output / 8 * 8 + output % 4 * 2 + k % 2) + k / 2; }
+using Fp4Word = uint16_t;  // four columns of an output
+constexpr int64_t fp4_at(int64_t output) { return output % 8 / 4 * 16 + output / 8 * 8 + output % 4 * 2; }
+inline Fp4Word fp4_word(Fp4Word stored) {
+  return static_cast<Fp4Word>((stored & 0xF00F) | (stored & 0x00F0) << 4 | (stored & 0x0F00) >> 4);
+}
 inline void load_e2m1_step(const uint8_t* p, V16* out) {
   const __m256i upper =
       _mm256_broadcastsi128_si256(_mm_set_epi64x(static_cast<long long>(0xC0C0C0C0BFBFBF80), 0x404040403F3F3F00));

@@ -12,9 +12,11 @@ struct V16 {
   __m512 v;
 };
 
-constexpr int kTileRows = 4, kTileColumns = 4;
+constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2;
 constexpr int kChains = 10;
-constexpr int kPanelsAtOnce = 4, kRowTile = 8;
+// Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
+// tile of many rows (24 sums, two weights and an input of 32 registers: fewer loads than multiply-adds).
+constexpr int kFewRows = 4, kPanelsAtOnce = 4, kSumsAtOnce = 12, kRowTile = 12, kManyPanels = 2;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm512_setzero_ps()}; }
@@ -66,7 +68,9 @@ inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
 // Eight columns of 16 outputs in 64 bytes: a word per output, a nibble per column. One permutation of a register turns the
 // lowest nibble of each word into its value.
 constexpr int kFp4Step = 8;
-constexpr int fp4_place(int output, int k) { return output * 8 + k; }
+using Fp4Word = uint32_t;
+constexpr int64_t fp4_at(int64_t output) { return 4 * output; }
+inline Fp4Word fp4_word(Fp4Word stored) { return stored; }
 inline void load_e2m1_step(const uint8_t* p, V16* out) {
   const __m512 table =
       _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);

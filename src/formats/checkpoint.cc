@@ -1,5 +1,6 @@
 #include "formats/checkpoint.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -184,6 +185,14 @@ void Checkpoint::prefetch(const LoadProgress& progress) const {
     }
   }
   if (progress) progress(total, total);
+}
+
+void Checkpoint::let_go(std::span<const uint8_t> tensor) const {
+  constexpr uintptr_t kPage = 4096;
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data()), end = begin + tensor.size();
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = end / kPage * kPage;
+  has_holes_ = true;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 Status write_checkpoint(const Checkpoint& checkpoint, const std::string& directory, const CheckpointWriteOptions& options) {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <atomic>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +44,11 @@ class Checkpoint {
   const std::vector<SafetensorsFile>& shards() const { return shards_; }
   // Reads every page of every shard once, in order, so that the first step does not wait for the disk.
   void prefetch(const LoadProgress& progress) const;
+  bool is_in_memory() const { return memory_ != nullptr; }
+  // Gives back the memory of a tensor that nobody will read again: it is in another order elsewhere. Only of a checkpoint in
+  // memory (the system takes pages of files back by itself); the tensor is zeros from now on.
+  void let_go(std::span<const uint8_t> tensor) const;
+  bool has_holes() const { return has_holes_; }
 
  private:
   Checkpoint() = default;
@@ -53,6 +60,7 @@ class Checkpoint {
   std::vector<TensorView> tensors_;
   std::shared_ptr<const void> memory_;
   int64_t tensor_bytes_ = 0;
+  mutable std::atomic<bool> has_holes_ = false;
 };
 
 struct CheckpointWriteOptions {

@@ -50,23 +50,21 @@ Status grow_placeholders(TokenId image_id, std::vector<ImageSpan>& spans, std::v
 
 }  // namespace
 
-ImageTower local_tower(const LanguageModel& language_model, int32_t threads, std::unique_ptr<Device> given) {
+ImageTower local_tower(const LanguageModel& language_model, int32_t threads, std::string isa, std::unique_ptr<Device> given) {
   struct OneAtATime {
     std::mutex mutex;
     std::unique_ptr<Device> device;
   };
   const auto tower = std::make_shared<OneAtATime>();
   tower->device = std::move(given);
-  return [&language_model, threads, tower](const PreparedImage& image) -> Result<std::vector<uint16_t>> {
+  return [&language_model, threads, isa = std::move(isa), tower](const PreparedImage& image) -> Result<std::vector<uint16_t>> {
     const std::lock_guard lock(tower->mutex);
     std::unique_ptr<Device>& device = tower->device;
     // The tower is not part of the door of language models: only this architecture has one.
     const auto* model = dynamic_cast<const V41Model*>(&language_model);
     if (!model) return unsupported(fmt::format("the model {} cannot encode pictures", language_model.name()));
     if (!device) {
-      CpuOptions options;
-      options.threads = threads;
-      DI_TRY(device, make_cpu_device(options));
+      DI_TRY(device, make_cpu_device({.threads = threads, .isa = isa}));
     }
     const int32_t patch = geometry_of(model->shape()).patch;
     const PatchGrid grid{image.pixels->height / patch, image.pixels->width / patch};

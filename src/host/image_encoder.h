@@ -32,9 +32,9 @@ namespace deepinfer {
 // A picture's rows, BF16 [tokens, hidden]. Called from any thread, from several at once.
 using ImageTower = std::function<Result<std::vector<uint16_t>>(const PreparedImage&)>;
 
-// The tower of a model in this process, on a device that sees its weights (null: a CPU device of its own, made with the first
-// picture). `model` must outlive it.
-ImageTower local_tower(const LanguageModel& model, int32_t threads, std::unique_ptr<Device> device);
+// The tower of a model in this process, on a device that sees its weights (null: a CPU device of `isa`, the kernels
+// that the weights were packed for, made with the first picture). `model` must outlive it.
+ImageTower local_tower(const LanguageModel& model, int32_t threads, std::string isa, std::unique_ptr<Device> device);
 
 class ImageEncoder {
  public:

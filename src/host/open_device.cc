@@ -10,9 +10,11 @@
 
 namespace deepinfer {
 
+std::string cpu_kernels_of(const std::string& name) { return name.starts_with("cpu:") ? name.substr(4) : ""; }
+
 Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads) {
   constexpr std::string_view kCuda = "cuda";
-  if (name == "cpu") return make_cpu_device({.threads = threads});
+  if (name == "cpu" || name.starts_with("cpu:")) return make_cpu_device({.threads = threads, .isa = cpu_kernels_of(name)});
   if (name == kCuda) return make_cuda_device({.index = 0});
   std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(kCuda.size() + 1) : std::string_view();
   const auto takes = [&number](std::string_view word) {
@@ -24,7 +26,7 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads
   int index = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
   if (number.empty() || error != std::errc() || end != number.data() + number.size() || index < 0) {
-    return invalid_argument(fmt::format("--device is cpu, cuda:N or cuda:N:portable (the first GPU is cuda:0), not '{}'", name));
+    return invalid_argument(fmt::format("--device is cpu, cpu:KERNELS, cuda:N or cuda:N:portable (the first GPU is cuda:0), not '{}'", name));
   }
   return make_cuda_device({.index = index, .graphs = !eager, .portable = portable});
 }

@@ -27,7 +27,8 @@ struct BenchModelOptions {
 
 // Rows decode/N (tokens/s of all streams together), decode/1/step (ms) and, asked for, decode/N/schema.
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report);
-// Rows prefill/N (tokens/s) and prefill/N/first_token (ms).
+// Rows prefill/N (tokens/s; on a CPU the limit is what its multiply units give the products with weights) and
+// prefill/N/first_token (ms).
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report);
 
 // Bytes per second of one pass over a buffer far larger than the caches, all processors reading.

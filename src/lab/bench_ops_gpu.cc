@@ -102,7 +102,7 @@ Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureRepor
       report.add(std::move(row));
     }
   }
-  return bench_ops_experts(device, options, bandwidth, report);
+  return bench_ops_experts(device, options, bandwidth, 0, report);
 }
 
 }  // namespace deepinfer

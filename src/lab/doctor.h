@@ -26,11 +26,13 @@ struct DoctorRow {
 
 struct DoctorOptions {
   std::string url, key, model;  // model "" = the first the server lists
+  std::string device = "cpu";  // of this machine
   double timeout_seconds = 120;
 };
 
 std::vector<DoctorRow> check_server(const DoctorOptions& options);
-std::vector<DoctorRow> check_machine();
+// This machine, its kernel sets (best first; which one runs) and the shipped model on `device`.
+std::vector<DoctorRow> check_machine(const std::string& device = "cpu");
 
 std::string doctor_table(const std::vector<DoctorRow>& rows);
 Json doctor_json(const std::vector<DoctorRow>& rows);

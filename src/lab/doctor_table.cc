@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include "cpu/cpu_device.h"
 #include "host/host.h"
+#include "host/open_device.h"
 #include "host/shipped_files.h"
 #include "lab/doctor.h"
 #include "lab/figures.h"
@@ -22,7 +24,7 @@ const char* verdict_name(Verdict verdict) {
 
 }  // namespace
 
-std::vector<DoctorRow> check_machine() {
+std::vector<DoctorRow> check_machine(const std::string& device) {
   std::vector<DoctorRow> rows;
   const Json machine = machine_description();
   rows.push_back({"processor", Verdict::kOk, machine.at("cpu").is_string() ? machine.at("cpu").as_string() : ""});
@@ -30,11 +32,17 @@ std::vector<DoctorRow> check_machine() {
   const auto memory = machine.at("memory_bytes").to_int64("memory_bytes");
   const double gigabytes = memory ? static_cast<double>(*memory) / (1 << 30) : 0;
   rows.push_back({"memory", gigabytes >= 1 ? Verdict::kOk : Verdict::kFailed, fmt::format("{:.1f} GB", gigabytes)});
+  std::string runs = cpu_kernels_of(device);
+  for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
+    if (kernels.supported && runs.empty()) runs = kernels.isa;
+    rows.push_back({"kernels " + kernels.isa, kernels.supported ? Verdict::kOk : Verdict::kAbsent,
+                    (kernels.isa == runs ? "runs; needs " : "needs ") + kernels.why});
+  }
   const std::string shipped = find_shipped("models/tiny-v41");
   rows.push_back(
       {"shipped model", shipped.empty() ? Verdict::kFailed : Verdict::kOk, shipped.empty() ? "not beside the program" : ""});
   if (shipped.empty()) return rows;
-  const auto host = Host::open({}, {.max_batch = 1});
+  const auto host = Host::open({.device = device}, {.max_batch = 1});
   rows.push_back(
       {"shipped model opens", host ? Verdict::kOk : Verdict::kFailed, host ? (*host)->model().name() : host.error().message});
   return rows;

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "base/thread_pool.h"
+#include "base/machine.h"
 
 namespace deepinfer {
 namespace {

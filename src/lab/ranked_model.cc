@@ -38,11 +38,11 @@ std::vector<Part> deal_out(const StepPlan& plan, size_t ranks) {
 
 }  // namespace
 
-Result<std::unique_ptr<RankedModel>> RankedModel::create(const V41Model& model, int32_t ranks) {
+Result<std::unique_ptr<RankedModel>> RankedModel::create(const V41Model& model, int32_t ranks, const std::string& isa) {
   std::unique_ptr<RankedModel> ranked(new RankedModel(model, ranks));
   for (int32_t r = 0; r < ranks; ++r) {
     Rank rank;
-    DI_TRY(rank.device, make_cpu_device({.threads = 1}));
+    DI_TRY(rank.device, make_cpu_device({.threads = 1, .isa = isa}));
     rank.communicator = ranked->group_.join(r);
     V41Options options = model.options();
     options.communicator = rank.communicator.get();

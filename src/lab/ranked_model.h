@@ -4,7 +4,7 @@
 // of the plan. Ranks share the state of the sequences, which is memory of this process; each has its own device and scratch.
 // Threads: one; forward() returns when all ranks are done.
 //
-//   DI_TRY(const auto ranked, RankedModel::create(model, 4));
+//   DI_TRY(const auto ranked, RankedModel::create(model, 4, device.isa()));
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace deepinfer {
 
 class RankedModel final : public LanguageModel {
  public:
-  // REQUIRES: `model` on a device that reads host memory; it must outlive this one.
-  static Result<std::unique_ptr<RankedModel>> create(const V41Model& model, int32_t ranks);
+  // REQUIRES: `model` on a device that reads host memory, with the kernels `isa`; it must outlive this one.
+  static Result<std::unique_ptr<RankedModel>> create(const V41Model& model, int32_t ranks, const std::string& isa);
 
   std::string name() const override { return model_.name(); }
   std::string fingerprint() const override { return model_.fingerprint(); }

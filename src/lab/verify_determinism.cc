@@ -11,6 +11,7 @@
 #include "cpu/delayed_device.h"
 #include "host/constraints.h"
 #include "host/host.h"
+#include "host/open_device.h"
 #include "lab/determinism_answers.h"
 #include "lab/determinism_worlds.h"
 #include "lab/mortal_disk.h"
@@ -32,7 +33,7 @@ class Hosts {
       settings.threads = world.threads;
       HostOptions options;
       if (world.delayed) {
-        DI_TRY(options.device, make_delayed_device({.threads = world.threads}));
+        DI_TRY(options.device, make_delayed_device({.threads = world.threads, .isa = cpu_kernels_of(settings.device)}));
       }
       DI_TRY(host, Host::open(settings, std::move(options)));
     }
@@ -214,10 +215,10 @@ class Verifier {
   Result<const LanguageModel*> ranked(const World& world) {
     DI_TRY(Host* const host, hosts_.get(world));
     const auto* model = dynamic_cast<const V41Model*>(&host->model());
-    if (!model || !host->device().reads_host_memory()) return nullptr;
+    if (!model || !host->device().reads_host_memory() || model->weights().checkpoint->has_holes()) return nullptr;
     auto& ranked = ranked_[world.ranks];
     if (!ranked) {
-      DI_TRY(ranked, RankedModel::create(*model, world.ranks));
+      DI_TRY(ranked, RankedModel::create(*model, world.ranks, host->device().isa()));
     }
     return ranked.get();
   }

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <new>
 
 #include <fmt/format.h>
 
-#include "base/file.h"
+#include "base/machine.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -140,18 +139,6 @@ void generate(const Recipe& recipe, uint8_t* data, size_t begin, size_t end) {
       return fill_words(recipe.key, data, begin, end,
                         [&](uint64_t word) { return uint64_t{float_bits(value(word >> 32))} << 32 | float_bits(value(word)); });
   }
-}
-
-// Bytes the system can still give, or -1 when it does not say.
-int64_t available_memory() {
-  const auto text = read_file("/proc/meminfo");
-  constexpr std::string_view kKey = "MemAvailable:";
-  const size_t at = text ? text->find(kKey) : std::string::npos;
-  if (at == std::string::npos) return -1;
-  const size_t digits = text->find_first_not_of(' ', at + kKey.size());
-  int64_t kib = -1;
-  if (digits != std::string::npos) std::from_chars(text->data() + digits, text->data() + text->size(), kib);
-  return kib < 0 ? -1 : kib * 1024;
 }
 
 struct FreeMemory {

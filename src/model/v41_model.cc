@@ -63,8 +63,17 @@ Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options op
   }
   Weights& weights = model->placed_ ? *model->placed_ : model->options_.weights;
   const std::vector<Matrix*> products = product_weights(weights);
-  DI_TRY(model->packed_, device.pack(products));
   model->fingerprint_ = fingerprint_of(model->options_, device);
+  const Checkpoint* checkpoint = weights.checkpoint.get();
+  if (checkpoint && checkpoint->has_holes())
+    return exhausted("the weights were packed for another model of this process, and memory is too short for two");
+  Device::LetGo let_go;
+  if (checkpoint && checkpoint->is_in_memory()) {
+    let_go = [checkpoint](const Matrix& w) {
+      checkpoint->let_go({static_cast<const uint8_t*>(w.data), static_cast<size_t>(int64_t{w.n} * w.k / 2)});
+    };
+  }
+  DI_TRY(model->packed_, device.pack(products, let_go));
   return model;
 }
 

@@ -83,9 +83,11 @@ class Device {
   virtual void fill_zero(void* device_dst, size_t bytes) = 0;
 
   // Gives each weight its `panels`, the order this device's kernels read fastest; the buffer holds them. Weights without
-  // panels work, too (slower). A device that reads weights as stored changes nothing.
-  virtual Result<Buffer> pack(std::span<Matrix* const> weights) {
-    (void)weights;
+  // panels work, too (slower). A device that reads weights as stored changes nothing. Where memory is too short for both orders
+  // at once, `let_go` is called with each FP4 weight (experts: most of a checkpoint) whose codes nobody reads any more.
+  using LetGo = std::function<void(const Matrix&)>;
+  virtual Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go = {}) {
+    (void)weights, (void)let_go;
     return Buffer();
   }
 
