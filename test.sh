@@ -85,11 +85,17 @@ if python=$(python_with serve_packages); then
   count serve "$python" tests/serve_test.py build/release/deepinfer
   count store "$python" tests/store_test.py build/release/deepinfer
   count cluster "$python" tests/cluster_test.py build/release/deepinfer
+  count membership "$python" tests/membership_test.py build/release/deepinfer
   CHAOS_SECONDS=$((ci ? 120 : 15)) CHAOS_SEED=$((ci ? 1 : 2)) count chaos "$python" tests/chaos_test.py build/release/deepinfer
   count openai "$python" tests/openai_test.py build/release/deepinfer
   count tools "$python" tests/tools_test.py build/release/deepinfer
   count grammar-fuzz "$python" tests/grammar_fuzz_test.py build/release/deepinfer
   count anthropic "$python" tests/anthropic_test.py build/release/deepinfer
+else
+  failed=$((failed + 1))
+fi
+if deploy_python=$(python_with deploy_packages); then
+  count deploy "$deploy_python" tests/deploy_test.py build/release/deepinfer
 else
   failed=$((failed + 1))
 fi

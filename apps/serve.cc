@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 
+#include "apps/cluster_settings.h"
 #include "apps/commands.h"
 #include "apps/environment.h"
 #include "apps/serve_process.h"
@@ -18,7 +20,8 @@ namespace {
 struct WorkerSettings {
   std::string address = "127.0.0.1";
   int32_t port = 0;
-  std::string secret;
+  std::string advertise;
+  ClusterSettings cluster;
   void visit(FieldVisitor visit) {
     visit({.name = "worker-port",
            .target = &port,
@@ -27,10 +30,11 @@ struct WorkerSettings {
            .min = 0,
            .max = 65535});
     visit({.name = "worker-host", .target = &address, .help = "address of that port", .value = "ADDRESS"});
-    visit({.name = "cluster-secret",
-           .target = &secret,
-           .help = "file with the secret that routers and workers share; needed beyond this machine",
-           .value = "FILE"});
+    visit({.name = "advertise",
+           .target = &advertise,
+           .help = "host or address under which routers find that port in etcd [worker-host]",
+           .value = "HOST"});
+    cluster.visit(visit);
   }
 };
 
@@ -73,21 +77,37 @@ class ServeCommand final : public Command {
     if (const std::string& store = server->host().store_summary(); !store.empty()) print_note(store);
     readiness_ = [&] { return server->readiness(); };
     if (port) port->serve(server->host());
+    std::optional<Registration> entry;  // once it can serve, and until it has drained
+    if (port && !worker_.cluster.etcd.empty()) {
+      DI_TRY(MembershipOptions membership, worker_.cluster.membership());
+      const std::string epoch = fmt::format("{}-{}", DateClock().now_us(), ::getpid());
+      entry.emplace(std::move(membership), Member{.at = {advertised_host(), port->port()}, .epoch = epoch}, print_note);
+    }
     const std::string too = port ? fmt::format(", for routers on port {}", port->port()) : "";
     serve_until_signal(settings_, *server, too, port.get());
     return kExitOk;
   }
 
  private:
+  const std::string& advertised_host() const { return worker_.advertise.empty() ? worker_.address : worker_.advertise; }
+
   // Before the model loads: a port that is taken is told at once.
   Result<std::unique_ptr<WorkerPort>> open_worker_port() {
+    if (worker_.port == 0 && !worker_.cluster.etcd.empty())
+      return invalid_argument("--etcd enters the port for routers: it needs --worker-port N");
     if (worker_.port == 0) return std::unique_ptr<WorkerPort>();
-    DI_TRY(const std::string secret, read_cluster_secret(worker_.secret));
-    if (secret.empty() && !is_loopback(worker_.address))
+    DI_TRY(LinkSecurity security, worker_.cluster.security());
+    if (!security.is_any() && !is_loopback(worker_.address))
       return invalid_argument("--worker-host " + worker_.address +
-                              ": beyond this machine a worker port needs --cluster-secret FILE");
-    return WorkerPort::open({.hub = {.secret = secret, .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
-                             .readiness = [this] { return readiness_(); }});
+                              ": beyond this machine a worker port needs --cluster-secret FILE or --cluster-cert FILE");
+    if (!worker_.cluster.etcd.empty()) {
+      DI_TRY(const MembershipOptions checked, worker_.cluster.membership());
+      if (advertised_host() == "0.0.0.0" || advertised_host() == "::")
+        return invalid_argument("--worker-host " + worker_.address + ": routers need --advertise HOST, by which they find it");
+    }
+    return WorkerPort::open(
+        {.hub = {.security = std::move(security), .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
+         .readiness = [this] { return readiness_(); }});
   }
 
   ServeSettings settings_;

@@ -7,7 +7,6 @@
 #include "apps/command.h"
 #include "apps/environment.h"
 #include "apps/terminal.h"
-#include "base/file.h"
 
 namespace deepinfer {
 namespace {
@@ -21,15 +20,6 @@ void raise_file_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-Result<std::string> read_cluster_secret(const std::string& path) {
-  if (path.empty()) return std::string();
-  DI_TRY(std::string text, read_file(path));
-  text = text.substr(0, text.find('\n'));
-  const size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string::npos) return invalid_argument(path + ": the first line holds no secret");
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
 bool is_loopback(const std::string& address) { return address == "localhost" || address.starts_with("127.") || address == "::1"; }

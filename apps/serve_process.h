@@ -12,9 +12,6 @@ namespace deepinfer {
 // Connections need file handles; the soft limit is often 1,024 where the hard one is far above.
 void raise_file_limit();
 
-// The first line of a file, without blanks around it; "" without a file.
-Result<std::string> read_cluster_secret(const std::string& path);
-
 bool is_loopback(const std::string& address);
 
 // Says where it serves, waits for TERM or INT, drains, stops. `port` may be null; it is drained, too.

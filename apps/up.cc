@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "apps/command.h"
@@ -65,6 +66,28 @@ class SecretFile {
   int handle_ = -1;
 };
 
+// A folder that goes with this process.
+class ScratchFolder {
+ public:
+  ScratchFolder() = default;
+  ScratchFolder(ScratchFolder&&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  Status create() {
+    std::error_code ec;
+    std::string path = (std::filesystem::temp_directory_path(ec) / "deepinfer-etcd-XXXXXX").string();
+    if (ec || !::mkdtemp(path.data())) return io_error("no folder for the data of etcd can be made in " + path);
+    path_ = path;
+    return {};
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // Of a flag; "" when it is not there.
 std::string value_of(const std::vector<std::string>& words, const char* flag) {
   const auto found = std::find(words.begin(), words.end(), flag);
@@ -83,12 +106,14 @@ class LocalCluster {
   LocalCluster(const ClusterFile& cluster, const std::string& secret)
       : cluster_(cluster),
         secret_(secret),
+        etcd_(cluster.etcd),
         children_(join_path(executable_directory(), "deepinfer"), print_note),
         scaler_(cluster.scale),
         scale_client_({.connect_timeout_us = 500'000, .verify = false, .total_timeout_us = 1'000'000}) {}
 
-  // The router knows the addresses of all workers there may be; those that do not run are not connected.
+  // Without etcd the router knows the addresses of all workers there may be; those that do not run are not connected.
   Status start() {
+    if (cluster_.starts_etcd) DI_CHECK_OK(start_etcd());
     std::string addresses;
     for (int32_t i = 0; i < cluster_.max_workers; ++i) {
       DI_TRY(const uint16_t port, free_port());
@@ -96,7 +121,8 @@ class LocalCluster {
       addresses += fmt::format("{}127.0.0.1:{}", addresses.empty() ? "" : ",", port);
     }
     while (workers_ < cluster_.min_workers) DI_CHECK_OK(add_worker());
-    std::vector<std::string> words = {"route", "--workers", addresses, "--cluster-secret", secret_};
+    std::vector<std::string> words = {"route", etcd_.empty() ? "--workers" : "--etcd", etcd_.empty() ? addresses : etcd_};
+    words.insert(words.end(), {"--cluster-secret", secret_});
     words.insert(words.end(), cluster_.router.begin(), cluster_.router.end());
     // The router reads the tokenizer of the workers' model.
     if (const std::string model = value_of(cluster_.worker, "--model"); !model.empty()) add_unless_set(words, "--model", model);
@@ -121,15 +147,30 @@ class LocalCluster {
   void stop(const std::function<bool()>& hurry) {
     children_.stop("router", kDrainUs, hurry);
     children_.stop("worker", kDrainUs, hurry);
+    children_.stop("etcd", kDrainUs, hurry);
   }
 
  private:
   static std::string worker_name(int32_t i) { return fmt::format("worker {}", i + 1); }
 
+  // One member, for this run only; whoever is on this machine may read and write it, but without the secret no link opens.
+  Status start_etcd() {
+    DI_CHECK_OK(etcd_folder_.create());
+    DI_TRY(const uint16_t clients, free_port());
+    DI_TRY(const uint16_t peers, free_port());
+    etcd_ = fmt::format("http://127.0.0.1:{}", clients);
+    const std::string peer = fmt::format("http://127.0.0.1:{}", peers);
+    std::vector<std::string> words = {"--data-dir", etcd_folder_.path(), "--logger", "zap", "--log-level", "error"};
+    words.insert(words.end(), {"--listen-client-urls", etcd_, "--advertise-client-urls", etcd_, "--listen-peer-urls", peer,
+                               "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer});
+    return children_.start({.name = "etcd", .words = std::move(words), .is_quiet = true, .program = "etcd"});
+  }
+
   Status add_worker() {
     const uint16_t port = ports_[static_cast<size_t>(workers_)];
     std::vector<std::string> words = {"serve", "--worker-port", fmt::format("{}", port), "--cluster-secret", secret_};
     words.insert(words.end(), cluster_.worker.begin(), cluster_.worker.end());
+    if (!etcd_.empty()) words.insert(words.end(), {"--etcd", etcd_});
     add_unless_set(words, "--port", "0");
     add_unless_set(words, "--access-log", "off");
     return children_.start({.name = worker_name(workers_++), .words = std::move(words), .is_quiet = true});
@@ -162,6 +203,8 @@ class LocalCluster {
 
   const ClusterFile& cluster_;
   const std::string secret_;
+  std::string etcd_;           // endpoints; "" = none
+  ScratchFolder etcd_folder_;  // behind etcd, which is among the children
   Supervisor children_;
   Autoscaler scaler_;
   HttpClient scale_client_;
@@ -178,7 +221,7 @@ class UpCommand final : public Command {
   std::string summary() const override { return "a whole cluster on this machine: a router and workers, supervised"; }
   std::string examples() const override { return "  deepinfer up deploy/examples/local.toml"; }
   std::vector<Positional> positionals() override {
-    return {{"CLUSTER.toml", "tables [router] and [worker] with the flags of route and serve, [scale]", &words_, 1, 1}};
+    return {{"CLUSTER.toml", "tables [router] and [worker] with the flags of route and serve, [scale], [etcd]", &words_, 1, 1}};
   }
 
   Result<int> run() override {

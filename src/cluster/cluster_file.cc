@@ -70,6 +70,19 @@ Status read_scale(std::string_view name, const toml::table& table, ClusterFile& 
   return {};
 }
 
+Status read_etcd(std::string_view name, const toml::table& table, ClusterFile& cluster) {
+  for (const auto& [key, node] : table) {
+    if (key.str() == "endpoints" && node.is_string()) {
+      cluster.etcd = node.as_string()->get();
+    } else if (key.str() == "start" && node.is_boolean()) {
+      cluster.starts_etcd = node.as_boolean()->get();
+    } else {
+      return at(name, node, fmt::format("'{}': [etcd] has endpoints = \"http://HOST:PORT,...\" or start = true", key.str()));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view name) {
@@ -85,13 +98,15 @@ Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view n
     const toml::table& entries = *node.as_table();
     if (key.str() == "scale") {
       DI_CHECK_OK(read_scale(name, entries, cluster));
+    } else if (key.str() == "etcd") {
+      DI_CHECK_OK(read_etcd(name, entries, cluster));
     } else if (key.str() == "router") {
       DI_TRY(cluster.router, words_of(name, entries));
     } else if (key.str() == "worker") {
       DI_TRY(cluster.worker, words_of(name, entries));
       DI_CHECK_OK(read_counts(name, entries, cluster));
     } else {
-      return at(name, node, fmt::format("unknown '{}': there are [router], [worker] and [scale]", key.str()));
+      return at(name, node, fmt::format("unknown '{}': there are [router], [worker], [scale] and [etcd]", key.str()));
     }
   }
   cluster.scale.min = cluster.min_workers;

@@ -20,15 +20,18 @@ TEST(ClusterFile, TablesBecomeCommandLines) {
   EXPECT_EQ(scaled->scale.window_us, 2'500'000);
   EXPECT_EQ(scaled->scale_key, "k");
   EXPECT_TRUE(scaled->worker.empty());
+  EXPECT_TRUE(parse_cluster_file("[etcd]\nstart = true\n", "c.toml")->starts_etcd);
+  EXPECT_EQ(parse_cluster_file("[etcd]\nendpoints = \"http://a:1\"\n", "c.toml")->etcd, "http://a:1");
 }
 
 TEST(ClusterFile, FaultsHaveTheirLine) {
   const auto fault = [](const char* text) { return parse_cluster_file(text, "c.toml").error().message; };
-  EXPECT_EQ(fault("[router]\n[wroker]\n"), "c.toml:2: unknown 'wroker': there are [router], [worker] and [scale]");
+  EXPECT_EQ(fault("[router]\n[wroker]\n"), "c.toml:2: unknown 'wroker': there are [router], [worker], [scale] and [etcd]");
   EXPECT_EQ(fault("[worker]\ncount = 0\n"), "c.toml:2: 'count' must be from 1 to 64");
   EXPECT_EQ(fault("[worker]\nport = [1]\n"), "c.toml:2: 'port' must be a text, a number, true or false");
   EXPECT_EQ(fault("router = 1\n"), "c.toml:1: 'router' must be a table: [router]");
   EXPECT_EQ(fault("[scale]\nwindow = 0\n"), "c.toml:2: 'window': [scale] has window and out_after in seconds, and key");
+  EXPECT_EQ(fault("[etcd]\nstart = 1\n"), "c.toml:2: 'start': [etcd] has endpoints = \"http://HOST:PORT,...\" or start = true");
   EXPECT_TRUE(fault("[worker\n").starts_with("c.toml:1: "));
 }
 

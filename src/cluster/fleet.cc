@@ -45,23 +45,32 @@ Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
   w = {.known = true,
        .is_open = true,
        .room = other.max_batch + other.queue_limit,
+       .slots = other.max_batch,
        .heard_us = now_us,
        .us_per_token = w.us_per_token,
+       .us_per_drawn = w.us_per_drawn,
+       .stall = w.stall,
+       .next_load = w.next_load,
        .why_lost = ""};
   return {};
 }
 
-void Fleet::hear(int32_t worker, const LoadMessage& load, int64_t now_us) {
+Status Fleet::hear(int32_t worker, const LoadMessage& load, int64_t now_us) {
   Worker& w = at(worker);
-  if (!w.known) w.heard_us = now_us;
-  if (!w.known) return;
-  const int64_t rows = load.prefill_rows - w.load.prefill_rows, us = load.prefill_us - w.load.prefill_us;
-  if (rows > 0 && us > 0) {
-    const double measured = static_cast<double>(us) / static_cast<double>(rows);
-    w.us_per_token = w.us_per_token == 0 ? measured : w.us_per_token + kNewer * (measured - w.us_per_token);
-  }
-  w.load = load;
+  if (load.sequence != w.next_load) return corrupt(fmt::format("its loads jump from {} to {}", w.next_load, load.sequence));
+  ++w.next_load;
   w.heard_us = now_us;
+  if (!w.known) return {};
+  const auto learn = [](double& mean, int64_t rows, int64_t us) {
+    if (rows <= 0 || us <= 0) return;
+    const double measured = static_cast<double>(us) / static_cast<double>(rows);
+    mean = mean == 0 ? measured : mean + kNewer * (measured - mean);
+  };
+  learn(w.us_per_token, load.prefill_rows - w.load.prefill_rows, load.prefill_us - w.load.prefill_us);
+  learn(w.us_per_drawn, load.decode_rows - w.load.decode_rows, load.decode_us - w.load.decode_us);
+  w.load = load;
+  w.stall.note(load.step_age_us);
+  return {};
 }
 
 Status Fleet::hear(int32_t worker, const BlocksMessage& blocks) {
@@ -86,7 +95,12 @@ void Fleet::note_open(int32_t worker, int64_t now_us) {
 void Fleet::lose(int32_t worker, std::string why) {
   Worker& w = at(worker);
   if (w.known) index_.clear(worker);
-  w = {.us_per_token = w.us_per_token, .why_lost = std::move(why)};
+  w = {.us_per_token = w.us_per_token, .us_per_drawn = w.us_per_drawn, .stall = w.stall, .why_lost = std::move(why)};
+}
+
+void Fleet::vacate(int32_t worker) {
+  lose(worker, "left");
+  at(worker) = {.is_member = false, .why_lost = "left"};
 }
 
 std::string Fleet::trouble(int32_t worker, int64_t now_us) const {
@@ -94,17 +108,28 @@ std::string Fleet::trouble(int32_t worker, int64_t now_us) const {
   if (!w.known) return w.why_lost;
   if (now_us - w.heard_us > kStaleUs) return fmt::format("silent for {:.1f} s", static_cast<double>(now_us - w.heard_us) / 1e6);
   if (!w.load.ready) return w.load.reason.empty() ? "not ready" : w.load.reason;
+  if (is_slow(w)) {
+    return fmt::format("its step has taken {:.1f} s, its steps take less than {:.1f} s",
+                       static_cast<double>(w.load.step_age_us) / 1e6, static_cast<double>(w.stall.us(stall_us_)) / 1e6);
+  }
   return "";
+}
+
+bool Fleet::is_choice(int32_t worker, int64_t now_us) const {
+  const Worker& w = at(worker);
+  return w.known && w.load.ready && now_us - w.heard_us <= kStaleUs;
 }
 
 bool Fleet::hangs(int32_t worker, int64_t now_us) const {
   const Worker& w = at(worker);
-  return w.is_open && (now_us - w.heard_us > kSilentUs || w.load.step_age_us > stall_us_);
+  if (!w.is_open) return false;
+  if (now_us - w.heard_us > kSilentUs || w.load.step_age_us > stall_us_) return true;
+  return w.known && is_slow(w) && any_ready(now_us);  // the learnt bound only where there is somewhere to go
 }
 
 bool Fleet::any_ready(int64_t now_us) const {
   for (size_t i = 0; i < workers_.size(); ++i) {
-    if (trouble(static_cast<int32_t>(i), now_us).empty()) return true;
+    if (is_choice(static_cast<int32_t>(i), now_us) && !is_slow(workers_[i])) return true;
   }
   return false;
 }
@@ -126,6 +151,14 @@ ScaleSample Fleet::scale_sample(int64_t now_us) const {
   if (pages > 0) sample.kv_share = used / pages;
   sample.active_share = active / (static_cast<double>(sample.workers) * std::max(1, facts_.max_batch));
   sample.queue_seconds /= sample.workers;
+  double drawn_us = 0, measured = 0;
+  for (const Worker& w : workers_) {
+    if (w.us_per_drawn > 0) drawn_us += w.us_per_drawn, measured += 1;
+  }
+  sample.rates = {.prefill_tokens_s = 1e6 / unmeasured,
+                  .decode_tokens_s = measured > 0 ? 1e6 * measured / drawn_us : 0,
+                  .uncached_prompt_tokens = uncached_tokens_,
+                  .output_tokens = output_tokens_};
   return sample;
 }
 
@@ -137,15 +170,17 @@ double Fleet::mean_us_per_token() const {
   return count > 0 ? sum / count : kUnmeasuredUs;
 }
 
-Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided,
-                       int64_t now_us) {
+Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us,
+                       bool tight) {
   index_.match(keys, held_);
+  const bool any_quick = any_ready(now_us);
   const double unmeasured = mean_us_per_token();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = workers_[i];
     const auto worker = static_cast<int32_t>(i);
     const bool is_avoided = std::find(avoided.begin(), avoided.end(), worker) != avoided.end();
-    views_[i] = {.ready = !is_avoided && !is_full(w) && trouble(worker, now_us).empty(),
+    const bool is_left = any_quick && is_slow(w);
+    views_[i] = {.ready = !is_avoided && !is_left && !is_full(w, tight) && is_choice(worker, now_us),
                  .hit_tokens = std::min(int64_t{held_[i]} * facts_.page_tokens, prompt.tokens - 1),
                  .queued_tokens = w.queued_tokens,
                  .active_requests = std::max(w.inside, w.load.running + w.load.waiting),
@@ -162,12 +197,19 @@ Error Fleet::why_none(int64_t now_us) const {
   std::string reasons;
   bool full = false;
   for (size_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i].is_member) continue;
     const std::string why = trouble(static_cast<int32_t>(i), now_us);
     if (why.empty()) full |= is_full(workers_[i]);
     if (!why.empty()) reasons += fmt::format("{}worker {}: {}", reasons.empty() ? "" : "; ", i + 1, why);
   }
   if (full) return exhausted("every worker that is ready has a full queue: try again later");
-  return {ErrorCode::kUnavailable, "no worker is ready: " + reasons};
+  return {ErrorCode::kUnavailable, "no worker is ready: " + (reasons.empty() ? "none is known" : reasons)};
+}
+
+Error Fleet::refusal(int64_t now_us) const {
+  Error why = why_none(now_us);
+  if (why.code == ErrorCode::kUnavailable) why.message = "no worker is ready: try again later";
+  return why;
 }
 
 void Fleet::note_placed(const Placement& placed, std::span<const PageKey> keys) {
@@ -181,6 +223,23 @@ void Fleet::note_computed(const Placement& placed, std::span<const PageKey> keys
   Worker& w = at(placed.worker);
   w.queued_tokens = std::max<int64_t>(0, w.queued_tokens - placed.computed_tokens);
   index_.withdraw(placed.worker, keys);
+}
+
+void Fleet::note_answer(int64_t uncached_prompt_tokens, int64_t output_tokens) {
+  constexpr double kWeight = 1.0 / 64;
+  const double weight = output_tokens_ == 0 ? 1 : kWeight;
+  uncached_tokens_ += weight * (static_cast<double>(uncached_prompt_tokens) - uncached_tokens_);
+  output_tokens_ += weight * (static_cast<double>(output_tokens) - output_tokens_);
+}
+
+Fleet::Capacity Fleet::capacity(int64_t now_us) const {
+  Capacity out;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (!is_choice(static_cast<int32_t>(i), now_us)) continue;
+    out.room += workers_[i].room;
+    out.slots += workers_[i].slots;
+  }
+  return out;
 }
 
 void Fleet::note_end(int32_t worker) {

@@ -20,6 +20,7 @@
 #include "kvcache/fleet_index.h"
 #include "policy/autoscale.h"
 #include "policy/routing.h"
+#include "policy/stall_bound.h"
 
 namespace deepinfer {
 
@@ -30,21 +31,34 @@ class Fleet {
 
   // Error: it serves something else than the first.
   Status hear(int32_t worker, const HelloMessage& hello, int64_t now_us);
-  void hear(int32_t worker, const LoadMessage& load, int64_t now_us);
-  // Error: messages are missing; the link has to begin anew.
+  // Errors of these two: messages are missing; the link has to begin anew.
+  Status hear(int32_t worker, const LoadMessage& load, int64_t now_us);
   Status hear(int32_t worker, const BlocksMessage& blocks);
   void lose(int32_t worker, std::string why);
+  // There is nobody in this slot, until lose() says why somebody new is not connected yet.
+  void vacate(int32_t worker);
   // Its link is open; a hello should follow.
   void note_open(int32_t worker, int64_t now_us);
 
-  // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why.
-  Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us);
+  // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why, to
+  // operators; refusal() to clients, whom the parts of a cluster do not concern.
+  // `tight`: what would wait behind the slots of a worker is no choice either, as somebody else decides whose turn it is.
+  Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us,
+                  bool tight = false);
   Error why_none(int64_t now_us) const;
+  Error refusal(int64_t now_us) const;
   void note_placed(const Placement& placed, std::span<const PageKey> keys);
   // What note_placed() added has been computed, or never will be; what the worker keeps of it is told by its events.
   void note_computed(const Placement& placed, std::span<const PageKey> keys);
   void note_end(int32_t worker);
+  // What a request asked for, for P:D.
+  void note_answer(int64_t uncached_prompt_tokens, int64_t output_tokens);
 
+  // Requests that ready workers take, and those of them that run at once.
+  struct Capacity {
+    int64_t room = 0, slots = 0;
+  };
+  Capacity capacity(int64_t now_us) const;
   // Its steps do not end, or it says nothing: what runs there has to go on elsewhere.
   bool hangs(int32_t worker, int64_t now_us) const;
   // "" = it is a choice.
@@ -56,21 +70,28 @@ class Fleet {
 
  private:
   struct Worker {
-    bool known = false, is_open = false;
-    int32_t room = 0;  // requests it takes at once
+    bool is_member = true, known = false, is_open = false;
+    int32_t room = 0, slots = 0;  // requests it takes, and runs at once
     LoadMessage load;
     int64_t heard_us = 0;
     int32_t inside = 0;         // requests of this router
     int64_t queued_tokens = 0;  // of those, still to be computed before their first token
     double us_per_token = 0;    // 0: not measured yet
-    uint64_t next_blocks = 0;
+    double us_per_drawn = 0;    // the same of decoding
+    StallBound stall;
+    uint64_t next_blocks = 0, next_load = 0;
     std::string why_lost = "not connected yet";
   };
   Worker& at(int32_t worker) { return workers_[static_cast<size_t>(worker)]; }
   const Worker& at(int32_t worker) const { return workers_[static_cast<size_t>(worker)]; }
-  static bool is_full(const Worker& worker) {
-    return std::max(worker.inside, worker.load.running + worker.load.waiting) >= worker.room;
+  static bool is_full(const Worker& worker, bool tight = false) {
+    // A few may stand ready behind the slots, or these would be empty between two requests.
+    const int32_t most = tight ? std::min(worker.room, worker.slots + worker.slots / 8 + 1) : worker.room;
+    return std::max(worker.inside, worker.load.running + worker.load.waiting) >= most;
   }
+  // Its step takes longer than its steps do; others are better.
+  bool is_slow(const Worker& worker) const { return worker.load.step_age_us > worker.stall.us(stall_us_); }
+  bool is_choice(int32_t worker, int64_t now_us) const;
   double mean_us_per_token() const;
 
   const RoutingPolicy policy_;
@@ -81,6 +102,7 @@ class Fleet {
   std::vector<PrefillView> views_;
   std::vector<int32_t> held_;
   uint64_t placements_ = 0;
+  double uncached_tokens_ = 0, output_tokens_ = 0;  // of a request, in the mean
 };
 
 }  // namespace deepinfer

@@ -17,8 +17,8 @@ ServiceFacts facts(const char* fingerprint = "fp_1") {
   return out;
 }
 
-LoadMessage load(int64_t rows = 0, int64_t us = 0) {
-  return {.pages = 100, .free_pages = 100, .prefill_rows = rows, .prefill_us = us, .ready = true};
+LoadMessage load(int64_t rows = 0, int64_t us = 0, uint64_t sequence = 0) {
+  return {.sequence = sequence, .pages = 100, .free_pages = 100, .prefill_rows = rows, .prefill_us = us, .ready = true};
 }
 
 std::vector<PageKey> keys(uint64_t from, uint64_t count) {
@@ -31,7 +31,7 @@ Fleet fleet_of(int32_t workers) {
   Fleet fleet(RoutingPolicy::kDefault, workers, 30'000'000);
   for (int32_t w = 0; w < workers; ++w) {
     EXPECT_TRUE(fleet.hear(w, HelloMessage{.facts = facts()}, 0));
-    fleet.hear(w, load(), 0);
+    EXPECT_TRUE(fleet.hear(w, load(), 0));
   }
   return fleet;
 }
@@ -66,7 +66,7 @@ TEST(Fleet, WhoIsNoChoiceAndWhy) {
   EXPECT_EQ(fleet.trouble(0, 0), "not connected yet");
   ASSERT_TRUE(fleet.hear(0, HelloMessage{.facts = facts()}, 0));
   EXPECT_EQ(fleet.trouble(0, 0), "not ready");
-  fleet.hear(0, load(), 0);
+  ASSERT_TRUE(fleet.hear(0, load(), 0));
   EXPECT_EQ(fleet.trouble(0, 0), "");
   EXPECT_EQ(fleet.trouble(0, 2'500'000), "silent for 2.5 s");
   EXPECT_FALSE(fleet.hangs(0, 2'500'000));
@@ -99,8 +99,8 @@ TEST(Fleet, AFullWorkerIsToldApartFromNone) {
 
 TEST(Fleet, SlowWorkersGetLess) {
   Fleet fleet = fleet_of(2);
-  fleet.hear(0, load(1000, 1'000'000), 0);
-  fleet.hear(1, load(1000, 4'000'000), 0);
+  ASSERT_TRUE(fleet.hear(0, load(1000, 1'000'000, 1), 0));
+  ASSERT_TRUE(fleet.hear(1, load(1000, 4'000'000, 1), 0));
   int32_t at_fast = 0;
   for (uint64_t i = 0; i < 3; ++i) {
     const Placement placed = fleet.place({.tokens = 100, .hash = i}, {}, {}, 0);
@@ -110,10 +110,76 @@ TEST(Fleet, SlowWorkersGetLess) {
   EXPECT_EQ(at_fast, 3);
 }
 
-TEST(Fleet, MissingPageEventsAreNoticed) {
+// A link on which something went missing begins anew, and with it the view: hello, and all pages again.
+TEST(Fleet, MissingEventsAreNoticedAndASnapshotMendsIt) {
   Fleet fleet = fleet_of(1);
-  ASSERT_TRUE(fleet.hear(0, BlocksMessage{.sequence = 0}));
-  EXPECT_FALSE(fleet.hear(0, BlocksMessage{.sequence = 2}));
+  const auto prompt = keys(1, 10), other = keys(2, 10);
+  ASSERT_TRUE(fleet.hear(0, BlocksMessage{.sequence = 0, .stored = prompt}));
+  EXPECT_FALSE(fleet.hear(0, BlocksMessage{.sequence = 2, .stored = other}));
+  EXPECT_EQ(fleet.hear(0, load(0, 0, 2), 0).error().message, "its loads jump from 1 to 2");
+  fleet.lose(0, "its page events jump");
+  fleet.note_open(0, 0);
+  ASSERT_TRUE(fleet.hear(0, HelloMessage{.facts = facts()}, 0));
+  ASSERT_TRUE(fleet.hear(0, BlocksMessage{.sequence = 0, .stored = other}));
+  ASSERT_TRUE(fleet.hear(0, load(), 0));
+  EXPECT_EQ(fleet.place({.tokens = 640, .hash = 1}, other, {}, 0).computed_tokens, 1);
+  EXPECT_EQ(fleet.place({.tokens = 640, .hash = 1}, prompt, {}, 0).computed_tokens, 640);
+}
+
+TEST(Fleet, WhoseStepTakesTooLongIsLeftIfThereIsAnother) {
+  Fleet fleet = fleet_of(2);
+  uint64_t sequence = 1;
+  const auto hear = [&](int64_t age_us, int32_t workers = 2) {
+    for (int32_t w = 0; w < workers; ++w) {
+      LoadMessage message = load(0, 0, sequence);
+      message.step_age_us = w == 0 ? age_us : 1'000;
+      EXPECT_TRUE(fleet.hear(w, message, 0));
+    }
+    ++sequence;
+  };
+  for (int i = 0; i < 64; ++i) hear(i % 2 == 0 ? 200'000 : 1'000);
+  hear(3'900'000);
+  EXPECT_EQ(fleet.trouble(0, 0), "");
+  hear(4'100'000);
+  EXPECT_EQ(fleet.trouble(0, 0), "its step has taken 4.1 s, its steps take less than 4.0 s");
+  EXPECT_TRUE(fleet.hangs(0, 0));
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(fleet.place({.tokens = 9, .hash = i}, {}, {}, 0).worker, 1);
+  fleet.lose(1, "gone");
+  EXPECT_FALSE(fleet.hangs(0, 0)) << "there is nowhere to go";
+  EXPECT_EQ(fleet.place({.tokens = 9}, {}, {}, 0).worker, 0);
+  hear(31'000'000, 1);
+  EXPECT_TRUE(fleet.hangs(0, 0));
+}
+
+TEST(Fleet, VacantSlotsAreNobody) {
+  Fleet fleet = fleet_of(1);
+  EXPECT_EQ(fleet.capacity(0).room, 3);
+  fleet.vacate(0);
+  EXPECT_EQ(fleet.why_none(0).message, "no worker is ready: none is known");
+  EXPECT_EQ(fleet.capacity(0).slots, 0);
+  fleet.lose(0, "h:1: connection refused");
+  EXPECT_EQ(fleet.why_none(0).message, "no worker is ready: worker 1: h:1: connection refused");
+  EXPECT_EQ(fleet.refusal(0).message, "no worker is ready: try again later");
+}
+
+// One hot prefix and a queue where it is: others compute it, too, and later share its load.
+TEST(Fleet, HotPrefixesSpread) {
+  Fleet fleet = fleet_of(4);
+  ServiceFacts wide = facts();
+  wide.max_batch = 100;
+  for (int32_t w = 0; w < 4; ++w) ASSERT_TRUE(fleet.hear(w, HelloMessage{.facts = wide}, 0));
+  for (int32_t w = 0; w < 4; ++w) ASSERT_TRUE(fleet.hear(w, load(0, 0, 1), 0));
+  const auto prompt = keys(1, 10);
+  ASSERT_TRUE(fleet.hear(2, BlocksMessage{.sequence = 0, .stored = prompt}));
+  std::vector<int> placed(4);
+  for (uint64_t i = 0; i < 40; ++i) {
+    const Placement where = fleet.place({.tokens = 1400, .hash = i}, prompt, {}, 0);
+    ASSERT_GE(where.worker, 0);
+    fleet.note_placed(where, prompt);
+    ++placed[static_cast<size_t>(where.worker)];
+  }
+  EXPECT_GE(placed[2], 10);
+  for (const int at_one : placed) EXPECT_GE(at_one, 5);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::optional<Event> end_without_worker(const Flight& flight, int64_t now_us, in
   if (flight.request.deadline_us > 0 && now_us >= flight.request.deadline_us)
     return final_event(flight, FinishReason::kDeadline, "the deadline of the request passed");
   if (flight.moves > max_moves)
-    return final_event(flight, FinishReason::kError, fmt::format("{} workers were tried, the last one: {}", flight.moves, why),
+    return final_event(flight, FinishReason::kError, fmt::format("{} workers were tried; the last one {}", flight.moves, why),
                        ErrorCode::kUnavailable);
   return std::nullopt;
 }

@@ -30,7 +30,9 @@ struct Flight {
   int64_t waits_since_us = 0;
   int64_t cut = -1;  // finish(): tokens that count, -1 = none was said
   bool cancelled = false;
-  Usage usage;  // of the first placement
+  int32_t account = -1;    // of its tenant
+  bool is_queued = false;  // it stands in the lanes and has not been placed yet
+  Usage usage;             // of the first placement
 };
 
 // Its last event if that needs no worker: it was cancelled, cut, is as long as it may be or too late, or has moved more than

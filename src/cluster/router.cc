@@ -12,9 +12,11 @@
 #include "base/clock.h"
 #include "cluster/fleet.h"
 #include "cluster/flight.h"
+#include "cluster/member_table.h"
 #include "cluster/pending_pictures.h"
 #include "engine/validate.h"
 #include "net/frame_hub.h"
+#include "policy/fair_lanes.h"
 
 namespace deepinfer {
 namespace {
@@ -28,8 +30,9 @@ class HubRouter final : public Router {
  public:
   explicit HubRouter(RouterOptions options)
       : options_(std::move(options)),
-        fleet_(options_.policy, static_cast<int32_t>(options_.workers.size()), options_.stall_us),
-        links_(options_.workers.size()) {}
+        members_(std::max(options_.workers.size(), static_cast<size_t>(options_.slots))),
+        fleet_(options_.policy, static_cast<int32_t>(members_.size()), options_.stall_us),
+        links_(members_.size()) {}
 
   ~HubRouter() override {
     // On the hub's thread, where handlers run.
@@ -43,16 +46,30 @@ class HubRouter final : public Router {
   }
 
   Status start() {
-    DI_TRY(hub_, FrameHub::open({.secret = options_.secret},
+    DI_TRY(hub_, FrameHub::open({.security = options_.security},
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
                                  .closed = [this](LinkId link, const Error& why) { lose(link, why); },
                                  .settled = options_.settled}));
-    hub_->post([this] {
-      for (size_t i = 0; i < links_.size(); ++i) connect(static_cast<int32_t>(i));
-    });
+    for (size_t i = 0; i < links_.size(); ++i) fleet_.vacate(static_cast<int32_t>(i));
+    std::vector<Member> members;
+    for (const WorkerAddress& at : options_.workers) members.push_back({.at = at});
+    set_workers(std::move(members));
     tick_later();
     return {};
+  }
+
+  void set_workers(std::vector<Member> members) override {
+    hub_->post([this, members = std::move(members)] {
+      MemberTable::Turn turn;
+      {
+        const std::lock_guard lock(mutex_);
+        turn = members_.hear(members, clock_.now_us());
+        for (const int32_t worker : turn.connect) fleet_.lose(worker, "not connected yet");
+      }
+      for (const int32_t worker : turn.connect) connect(worker);
+      for (const int32_t worker : turn.close) hang_up(worker, "it was started anew");
+    });
   }
 
   Result<ServiceFacts> wait_for_facts(int64_t us) override {
@@ -68,23 +85,26 @@ class HubRouter final : public Router {
     return fleet_.why_none(clock_.now_us());
   }
 
+  ScaleSample scale() const override {
+    const std::lock_guard lock(mutex_);
+    return fleet_.scale_sample(clock_.now_us());
+  }
+
   RouterStats stats() const override {
     const std::lock_guard lock(mutex_);
     RouterStats out;
-    out.scale = fleet_.scale_sample(clock_.now_us());
     out.moved = moved_;
+    out.refused = refused_;
     out.inside = static_cast<int64_t>(flights_.size());
-    for (size_t i = 0; i < links_.size(); ++i) {
-      const WorkerAddress& at = options_.workers[i];
-      out.workers.push_back({fmt::format("{}:{}", at.host, at.port), fleet_.trouble(static_cast<int32_t>(i), clock_.now_us()), 0,
-                             links_[i].placed});
-    }
+    std::vector<int32_t> inside(links_.size());
     for (const auto& [id, flight] : flights_) {
-      if (flight->placed.worker < 0) {
-        ++out.waiting;
-      } else {
-        ++out.workers[static_cast<size_t>(flight->placed.worker)].inside;
-      }
+      if (flight->placed.worker < 0) ++out.waiting;
+      if (flight->placed.worker >= 0) ++inside[static_cast<size_t>(flight->placed.worker)];
+    }
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const auto worker = static_cast<int32_t>(i);
+      if (const Member* member = members_.at(worker))
+        out.workers.push_back({address_text(member->at), fleet_.trouble(worker, clock_.now_us()), inside[i], links_[i].placed});
     }
     return out;
   }
@@ -100,7 +120,9 @@ class HubRouter final : public Router {
     flight->handler = std::move(handler);
     const std::lock_guard lock(mutex_);
     flight->id = ++last_id_;
-    if (!place(flight)) return fleet_.why_none(clock_.now_us());
+    flight->account = accounts_.enter(flight->request.tenant);
+    const Status admitted = admit(flight);
+    if (!admitted) return accounts_.leave(flight->account), admitted.error();
     flights_[flight->id] = flight;
     return flight->id;
   }
@@ -172,7 +194,7 @@ class HubRouter final : public Router {
       const std::lock_guard lock(mutex_);
       message.number = ++next_number_;
       const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = message.number}, {}, {}, clock_.now_us());
-      if (placed.worker < 0 || leaving_) return fleet_.why_none(clock_.now_us());
+      if (placed.worker < 0 || leaving_) return fleet_.refusal(clock_.now_us());
       rows = pictures_.add(message.number, placed.worker);
       hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
     }
@@ -183,6 +205,43 @@ class HubRouter final : public Router {
   }
 
   // The rest holds mutex_, unless it says that it calls handlers.
+
+  // Places it, lets it wait for its turn, or says why neither.
+  Status admit(const FlightPtr& flight) {
+    const int64_t now_us = clock_.now_us();
+    const Fleet::Capacity all = fleet_.capacity(now_us);
+    const int64_t mine = accounts_.requests(flight->account) - 1, inside = static_cast<int64_t>(flights_.size());
+    if (takes_turns(*flight) && all.room > inside && !may_enter(mine, inside, all.room, all.slots)) {
+      ++refused_;
+      return exhausted(fmt::format("this key has {} requests inside, as many as may be: try again later", mine));
+    }
+    const int64_t objective_us = options_.first_token_us[static_cast<size_t>(flight->request.retention)];
+    if (const Placement best = objective_us > 0 ? choose(*flight, now_us, false) : Placement();
+        best.worker >= 0 && best.first_token_us > static_cast<double>(objective_us)) {
+      ++refused_;
+      return exhausted(
+          fmt::format("the answer would begin in {:.1f} s, those of its class should within {:.1f} s: try again later",
+                      best.first_token_us / 1e6, static_cast<double>(objective_us) / 1e6));
+    }
+    if (lanes_.empty() && place(flight)) return {};
+    if (!takes_turns(*flight) || all.room <= inside)
+      return all.room > 0 ? exhausted("every worker that is ready has a full queue: try again later") : fleet_.refusal(now_us);
+    flight->is_queued = true;
+    flight->waits_since_us = now_us;
+    lanes_.add(flight->request.priority, flight->account, flight);
+    return {};
+  }
+
+  // With keys: what would wait behind the slots of a worker could not make way for somebody who comes later.
+  static bool takes_turns(const Flight& flight) { return !flight.request.tenant.empty(); }
+
+  // Those whose turn it is, as far as there are slots.
+  void place_queued() {
+    while (FlightPtr* next = lanes_.next(accounts_)) {
+      if ((*next)->is_queued && !place(*next)) return;
+      lanes_.take();
+    }
+  }
 
   template <class M>
   void send(const Flight& flight, const M& message) {
@@ -196,12 +255,18 @@ class HubRouter final : public Router {
     hub_->post([this] { retry_waiting(); });
   }
 
+  Placement choose(const Flight& flight, int64_t now_us, bool tight) {
+    const int64_t tokens = static_cast<int64_t>(flight.request.prompt.size() + flight.request.answered.size());
+    return fleet_.place({.tokens = tokens, .hash = flight.id, .session = tenant_hash(flight)}, flight.keys, flight.avoided,
+                        now_us, tight);
+  }
+
   bool place(const FlightPtr& flight) {
     const int64_t now_us = clock_.now_us();
-    const int64_t tokens = static_cast<int64_t>(flight->request.prompt.size() + flight->request.answered.size());
-    flight->placed = fleet_.place({.tokens = tokens, .hash = flight->id, .session = tenant_hash(*flight)}, flight->keys,
-                                  flight->avoided, now_us);
+    flight->placed = choose(*flight, now_us, takes_turns(*flight));
     if (flight->placed.worker < 0) return false;
+    flight->is_queued = false;
+    accounts_.charge(flight->account, flight->placed.computed_tokens);
     fleet_.note_placed(flight->placed, flight->keys);
     ++links_[static_cast<size_t>(flight->placed.worker)].placed;
     flight->computing = true;
@@ -258,7 +323,10 @@ class HubRouter final : public Router {
     if (event.finish != FinishReason::kNone) {
       const std::lock_guard lock(mutex_);
       leave(*flight);
-      flights_.erase(flight->id);
+      flight->is_queued = false;
+      if (event.index > 0) fleet_.note_answer(event.usage.prompt_tokens - event.usage.cached_tokens, event.index);
+      if (flights_.erase(flight->id) > 0) accounts_.leave(flight->account);
+      place_queued();
     }
     flight->handler(event);
   }
@@ -266,9 +334,9 @@ class HubRouter final : public Router {
   // From the hub.
 
   void connect(int32_t worker) {
-    const WorkerAddress& address = options_.workers[static_cast<size_t>(worker)];
-    const LinkId link = hub_->connect(address.host, address.port);
     const std::lock_guard lock(mutex_);
+    const WorkerAddress& address = members_.at(worker)->at;
+    const LinkId link = hub_->connect(address.host, address.port);
     links_[static_cast<size_t>(worker)].id = link;
     by_link_[link] = worker;
   }
@@ -286,6 +354,7 @@ class HubRouter final : public Router {
   void lose(LinkId link, const Error& why) {
     std::vector<FlightPtr> moving;
     int32_t worker = kNoWorker;
+    bool stays = false;
     {
       const std::lock_guard lock(mutex_);
       worker = worker_of(link);
@@ -293,6 +362,8 @@ class HubRouter final : public Router {
       by_link_.erase(link);
       links_[static_cast<size_t>(worker)].id = 0;
       fleet_.lose(worker, why.message);
+      stays = members_.lost(worker);
+      if (!stays) fleet_.vacate(worker), links_[static_cast<size_t>(worker)] = {};
       for (const auto& [id, flight] : flights_) {
         if (flight->placed.worker == worker) moving.push_back(flight);
       }
@@ -300,7 +371,8 @@ class HubRouter final : public Router {
     }
     if (closing_) return;
     std::sort(moving.begin(), moving.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
-    for (const FlightPtr& flight : moving) move(flight, why.message, worker);
+    for (const FlightPtr& flight : moving) move(flight, "was lost", worker);
+    if (!stays) return;
     hub_->after(kReconnectUs, [this, worker] {
       if (!closing_) connect(worker);
     });
@@ -341,7 +413,8 @@ class HubRouter final : public Router {
     }
     if (type == LoadMessage::kType) {
       DI_TRY(const LoadMessage message, read_message<LoadMessage>(bytes));
-      fleet_.hear(worker, message, clock_.now_us());
+      DI_CHECK_OK(fleet_.hear(worker, message, clock_.now_us()));
+      place_queued();
       return {};
     }
     if (type == BlocksMessage::kType) {
@@ -370,13 +443,14 @@ class HubRouter final : public Router {
       gave_up = event.finish == FinishReason::kCancelled && !flight->cancelled;
     }
     // Nobody here asked for that end: the worker is going.
-    if (gave_up) return move(flight, "the worker was stopped", worker), Status();
+    if (gave_up) return move(flight, "was stopped", worker), Status();
     {
       const std::lock_guard lock(mutex_);
       const int64_t index = event.index;
       if (!follow(*flight, event)) {
         return corrupt(fmt::format("token {} of an answer that has {}", index, flight->request.answered.size()));
       }
+      if (event.token) accounts_.charge(flight->account, 1);
       if (event.token && std::exchange(flight->computing, false)) fleet_.note_computed(flight->placed, flight->keys);
     }
     deliver(flight, std::move(event));
@@ -392,7 +466,7 @@ class HubRouter final : public Router {
     }
     if (!flight) return give_rows(message.number, Error{message.code, message.message});
     const bool elsewhere = message.code == ErrorCode::kExhausted || message.code == ErrorCode::kUnavailable;
-    if (elsewhere) return move(flight, message.message, flight->placed.worker, true);
+    if (elsewhere) return move(flight, "refused it: " + message.message, flight->placed.worker, true);
     deliver(flight, final_event(*flight, FinishReason::kError, message.message, message.code));
   }
 
@@ -405,6 +479,7 @@ class HubRouter final : public Router {
     hub_->after(kTickUs, [this] {
       if (closing_) return;
       leave_hung();
+      leave_gone();
       end_late();
       retry_waiting();
       tick_later();
@@ -418,6 +493,20 @@ class HubRouter final : public Router {
       if (links_[i].id != 0 && fleet_.hangs(worker, clock_.now_us()))
         hub_->close(links_[i].id, {ErrorCode::kUnavailable, "it hung: silent, or a step that did not end"});
     }
+  }
+
+  void hang_up(int32_t worker, const char* why) {
+    const std::lock_guard lock(mutex_);
+    if (const LinkId link = links_[static_cast<size_t>(worker)].id; link != 0) hub_->close(link, {ErrorCode::kUnavailable, why});
+  }
+
+  void leave_gone() {
+    std::vector<int32_t> gone;
+    {
+      const std::lock_guard lock(mutex_);
+      gone = members_.due(clock_.now_us());
+    }
+    for (const int32_t worker : gone) hang_up(worker, "it is no member any more");
   }
 
   // A worker looks at deadlines between its steps; one whose step does not end must not keep its requests beyond them.
@@ -452,12 +541,14 @@ class HubRouter final : public Router {
       const std::lock_guard lock(mutex_);
       for (const auto& [id, flight] : flights_) {
         if (flight->placed.worker >= 0) continue;
-        const bool impatient = clock_.now_us() - flight->waits_since_us > options_.patience_us;
+        const int64_t now_us = clock_.now_us();
+        if (flight->is_queued && fleet_.any_ready(now_us)) flight->waits_since_us = now_us;  // only its turn is waited for
+        const bool impatient = now_us - flight->waits_since_us > options_.patience_us;
         flight->avoided.clear();  // whoever was avoided is better than nobody
         if (auto end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, "")) {
           over.emplace_back(flight, std::move(*end));
-        } else if (!place(flight) && impatient) {
-          const Error why = fleet_.why_none(clock_.now_us());
+        } else if ((flight->is_queued || !place(flight)) && impatient) {
+          const Error why = fleet_.refusal(clock_.now_us());
           over.emplace_back(flight, final_event(*flight, FinishReason::kError, why.message, why.code));
         }
       }
@@ -481,15 +572,18 @@ class HubRouter final : public Router {
   const SteadyClock clock_;
   mutable std::mutex mutex_;
   std::condition_variable facts_known_;
+  MemberTable members_;
   Fleet fleet_;
   std::vector<WorkerLink> links_;
   std::unordered_map<LinkId, int32_t> by_link_;
   std::map<RequestId, FlightPtr> flights_;
   std::unordered_map<uint64_t, FlightPtr> numbers_;  // by placement
   PendingPictures pictures_;
+  TokenAccounts accounts_;  // of all tenants with requests inside
+  FairLanes<FlightPtr> lanes_;
   RequestId last_id_ = 0;
   uint64_t next_number_ = 0;
-  int64_t moved_ = 0;
+  int64_t moved_ = 0, refused_ = 0;
   bool closing_ = false;  // the hub's thread only
   std::atomic<bool> leaving_{false};
   std::unique_ptr<FrameHub> hub_;

@@ -30,7 +30,9 @@ constexpr int kRefusedArguments = 2;
   if (is_quiet) {
     if (const int nothing = ::open("/dev/null", O_WRONLY); nothing >= 0) ::dup2(nothing, STDOUT_FILENO);
   }
-  ::execv(program, words);
+  ::execvp(program, words);
+  for (const char* part : {"deepinfer: ", program, ": cannot be run\n"})
+    static_cast<void>(!::write(STDERR_FILENO, part, std::strlen(part)));
   ::_exit(127);
 }
 
@@ -47,13 +49,14 @@ Status Supervisor::start(ChildSpec spec) {
 }
 
 Status Supervisor::spawn(Child& child) {
-  std::vector<char*> words = {const_cast<char*>(program_.c_str())};
+  const std::string& program = child.spec.program.empty() ? program_ : child.spec.program;
+  std::vector<char*> words = {const_cast<char*>(program.c_str())};
   for (const std::string& word : child.spec.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return io_error(fmt::format("cannot start {}: {}", child.spec.name, std::strerror(errno)));
-  if (pid == 0) become(program_.c_str(), words.data(), child.spec.is_quiet, parent);
+  if (pid == 0) become(program.c_str(), words.data(), child.spec.is_quiet, parent);
   child.pid = pid;
   child.started_us = clock_.now_us();
   return {};

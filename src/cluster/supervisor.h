@@ -26,6 +26,7 @@ struct ChildSpec {
   std::string name;
   std::vector<std::string> words;  // behind the program's name
   bool is_quiet = false;           // its standard output is dropped
+  std::string program;             // "" = the supervisor's; a bare name is looked for as a shell does
 };
 
 class Supervisor {

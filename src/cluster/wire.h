@@ -24,7 +24,7 @@
 namespace deepinfer {
 
 // Differs when any message does.
-inline constexpr uint32_t kClusterProtocol = 1;
+inline constexpr uint32_t kClusterProtocol = 2;
 
 // Worker to router, first on a link.
 struct HelloMessage {
@@ -76,10 +76,12 @@ struct RefusedMessage {
 };
 struct LoadMessage {
   static constexpr uint8_t kType = 7;
+  uint64_t sequence = 0;  // of these messages, from 0
   int32_t running = 0, waiting = 0;
   int32_t pages = 0, free_pages = 0, cached_pages = 0;
   int64_t step_age_us = 0;                   // 0: idle
   int64_t prefill_rows = 0, prefill_us = 0;  // since the start
+  int64_t decode_rows = 0, decode_us = 0;
   bool ready = false;
   std::string reason;
 };
@@ -232,8 +234,8 @@ requires(SameWire<T, RefusedMessage>) void wire_message(IO& io, T& m) {
 }
 template <class IO, class T>
 requires(SameWire<T, LoadMessage>) void wire_message(IO& io, T& m) {
-  wire_fields(io, m.running, m.waiting, m.pages, m.free_pages, m.cached_pages, m.step_age_us, m.prefill_rows, m.prefill_us,
-              m.ready, m.reason);
+  wire_fields(io, m.sequence, m.running, m.waiting, m.pages, m.free_pages, m.cached_pages, m.step_age_us, m.prefill_rows,
+              m.prefill_us, m.decode_rows, m.decode_us, m.ready, m.reason);
 }
 template <class IO, class T>
 requires(SameWire<T, BlocksMessage>) void wire_message(IO& io, T& m) {

@@ -7,6 +7,11 @@
 
 namespace deepinfer {
 
+std::string address_text(const WorkerAddress& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  return is_v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
+}
+
 Result<std::vector<WorkerAddress>> parse_worker_addresses(const std::string& text) {
   std::vector<WorkerAddress> out;
   for (size_t at = 0; at < text.size();) {
@@ -22,8 +27,7 @@ Result<std::vector<WorkerAddress>> parse_worker_addresses(const std::string& tex
     const bool reads = colon != std::string::npos && std::from_chars(one.data() + colon + 1, end, address.port).ptr == end;
     if (!reads || address.host.empty() || address.port == 0)
       return invalid_argument(fmt::format("'{}' is not HOST:PORT: name workers as 10.0.0.7:8101,10.0.0.8:8101", one));
-    const auto is_same = [&](const WorkerAddress& other) { return other.host == address.host && other.port == address.port; };
-    if (std::any_of(out.begin(), out.end(), is_same)) return invalid_argument(fmt::format("'{}' is there twice", one));
+    if (std::find(out.begin(), out.end(), address) != out.end()) return invalid_argument(fmt::format("'{}' is there twice", one));
     out.push_back(std::move(address));
   }
   return out;

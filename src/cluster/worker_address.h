@@ -14,7 +14,9 @@ namespace deepinfer {
 struct WorkerAddress {
   std::string host;
   uint16_t port = 0;
+  bool operator==(const WorkerAddress&) const = default;
 };
+std::string address_text(const WorkerAddress& address);
 // "host:port,host:port"; [v6]:port too.
 Result<std::vector<WorkerAddress>> parse_worker_addresses(const std::string& text);
 

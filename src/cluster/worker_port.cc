@@ -95,7 +95,7 @@ class HubWorkerPort final : public WorkerPort {
   };
   struct Router {
     bool greeted = false;
-    uint64_t next_blocks = 0;
+    uint64_t next_blocks = 0, next_load = 0;
     std::map<uint64_t, RequestId> running;  // by its number
     std::map<uint64_t, Said> compiling;
   };
@@ -111,7 +111,7 @@ class HubWorkerPort final : public WorkerPort {
     hub_->send(link, HelloMessage::kType, write_message(HelloMessage{.facts = host_->facts()}));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
-    report(link);
+    report(link, router);
   }
 
   void report_later() {
@@ -120,9 +120,9 @@ class HubWorkerPort final : public WorkerPort {
         const std::lock_guard lock(mutex_);
         for (auto& [link, router] : routers_) {
           if (router.greeted && host_) {
-            report(link);
+            report(link, router);
           } else {
-            hub_->send(link, LoadMessage::kType, write_message(LoadMessage{.reason = "loading"}));
+            hub_->send(link, LoadMessage::kType, write_message(LoadMessage{.sequence = router.next_load++, .reason = "loading"}));
           }
         }
       }
@@ -130,13 +130,15 @@ class HubWorkerPort final : public WorkerPort {
     });
   }
 
-  void report(LinkId link) {
+  void report(LinkId link, Router& router) {
     const Engine& engine = std::as_const(*host_).engine();
     const EngineStats stats = engine.stats();
     const EngineProgress progress = engine.progress();
     const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
     const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
-    const LoadMessage load{.running = stats.running,
+    const StepTimes& decoded = stats.times[static_cast<size_t>(StepKind::kDecode)];
+    const LoadMessage load{.sequence = router.next_load++,
+                           .running = stats.running,
                            .waiting = stats.waiting,
                            .pages = stats.pages,
                            .free_pages = stats.free_pages,
@@ -144,6 +146,8 @@ class HubWorkerPort final : public WorkerPort {
                            .step_age_us = progress.inside > 0 ? progress.since_us : 0,
                            .prefill_rows = prompts.rows,
                            .prefill_us = prompts.us,
+                           .decode_rows = decoded.rows,
+                           .decode_us = decoded.us,
                            .ready = static_cast<bool>(ready),
                            .reason = ready ? "" : ready.error().message};
     hub_->send(link, LoadMessage::kType, write_message(load));

@@ -4,7 +4,7 @@
 // loads are told ten times a second, changes of cached pages as they come, everything again to a router that comes anew. Threads:
 // open() and the destructor from one thread; note_pages() from the engine's; all else on the hub's.
 //
-//   WorkerPortOptions options{.hub = {.secret = secret, .address = "0.0.0.0", .port = 8101}};
+//   WorkerPortOptions options{.hub = {.security = {.secret = secret}, .address = "0.0.0.0", .port = 8101}};
 //   DI_TRY(auto port, WorkerPort::open(options));
 //   HostOptions host_options{.pages_changed = [&](auto changes) { port->note_pages(changes); }};
 //   port->serve(host);    // from now on requests are taken

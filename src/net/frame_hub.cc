@@ -14,10 +14,12 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +30,7 @@ namespace deepinfer {
 namespace {
 
 namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
 using asio::ip::tcp;
 using Ec = boost::system::error_code;
 
@@ -54,6 +57,7 @@ struct Link {
   const LinkId id;
   const bool calls;  // it was connected from here
   tcp::socket socket;
+  std::optional<ssl::stream<tcp::socket&>> secure;
   asio::steady_timer timer;  // of the handshake
   std::string nonce, received;
   bool counted = false, proven = false, closed = false, writing = false;
@@ -62,6 +66,27 @@ struct Link {
   std::string handshake, unsent, in_write;
 };
 using LinkPtr = std::shared_ptr<Link>;
+
+template <class F>
+void on_stream(Link& link, F use) {
+  if (link.secure) return use(*link.secure);
+  use(link.socket);
+}
+
+// Both sides show a certificate of `ca`.
+Status load_certificates(ssl::context& context, const LinkSecurity& files) {
+  Ec ec;
+  const auto step = [&](const std::string& path, auto load) {
+    if (!ec) load();
+    return ec ? Status(invalid_argument(fmt::format("{}: {}", path, ec.message()))) : Status();
+  };
+  context.set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+  DI_CHECK_OK(step(files.certificate, [&] { context.use_certificate_chain_file(files.certificate, ec); }));
+  DI_CHECK_OK(step(files.key, [&] { context.use_private_key_file(files.key, ssl::context::pem, ec); }));
+  DI_CHECK_OK(step(files.ca, [&] { context.load_verify_file(files.ca, ec); }));
+  context.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, ec);
+  return {};
+}
 
 class AsioHub final : public FrameHub {
  public:
@@ -77,6 +102,7 @@ class AsioHub final : public FrameHub {
   }
 
   Status start() {
+    if (options_.security.is_tls()) DI_CHECK_OK(load_certificates(context_, options_.security));
     if (!options_.address.empty()) DI_CHECK_OK(listen());
     thread_ = std::thread([this] { io_.run(); });
     return {};
@@ -172,18 +198,17 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  void secure(const LinkPtr& link) {
+    link->secure.emplace(link->socket, context_);
+    link->secure->async_handshake(link->calls ? ssl::stream_base::client : ssl::stream_base::server, [this, link](Ec ec) {
+      if (link->closed) return;
+      if (ec) return drop(link, {ErrorCode::kPermission, "no TLS with the peer: " + ec.message()});
+      prove(link);
+    });
+  }
+
   // Both send magic and nonce, then the proof over both nonces; the caller's differs from the other's, so none can be sent back.
-  void begin(const LinkPtr& link) {
-    links_[link->id] = link;
-    ++unproven_;
-    link->counted = true;
-    if (!link->calls) limit_handshake(link);
-    if (!link->calls && unproven_ > kMostUnproven)
-      return drop(link, {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
-    Ec ignored;
-    set_user_timeout(link->socket.native_handle());
-    link->socket.set_option(tcp::no_delay(true), ignored);
-    link->socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  void prove(const LinkPtr& link) {
     link->nonce = random_bytes(kNonceBytes);
     write(link, std::string(kMagic) + link->nonce);
     read(link, kMagic.size() + kNonceBytes, [this, link] {
@@ -193,7 +218,7 @@ class AsioHub final : public FrameHub {
       const std::string& caller = link->calls ? link->nonce : theirs;
       const std::string& other = link->calls ? theirs : link->nonce;
       const auto proof = [&](bool of_caller) {
-        return hmac_sha256_hex(options_.secret, (of_caller ? "caller" : "called") + caller + other);
+        return hmac_sha256_hex(options_.security.secret, (of_caller ? "caller" : "called") + caller + other);
       };
       write(link, proof(link->calls));
       read(link, kProofBytes, [this, link, expected = proof(!link->calls)] {
@@ -210,13 +235,30 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  void begin(const LinkPtr& link) {
+    links_[link->id] = link;
+    ++unproven_;
+    link->counted = true;
+    if (!link->calls) limit_handshake(link);
+    if (!link->calls && unproven_ > kMostUnproven)
+      return drop(link, {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
+    Ec ignored;
+    set_user_timeout(link->socket.native_handle());
+    link->socket.set_option(tcp::no_delay(true), ignored);
+    link->socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    options_.security.is_tls() ? secure(link) : prove(link);
+  }
+
   template <class Then>
   void read(const LinkPtr& link, size_t bytes, Then then) {
     link->received.resize(bytes);
-    asio::async_read(link->socket, asio::buffer(link->received), [this, link, then](Ec ec, size_t) {
-      if (link->closed) return;
-      if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
-      then();
+    on_stream(*link, [&](auto& stream) {
+      asio::async_read(stream, asio::buffer(link->received), [this, link, then](Ec ec, size_t) {
+        if (link->closed) return;
+        if (!ec) return then();
+        const char* guess = link->secure ? "" : " (has it TLS?)";
+        drop(link, {ErrorCode::kUnavailable, fmt::format("the peer left before it was proven{}: {}", guess, ec.message())});
+      });
     });
   }
 
@@ -232,13 +274,15 @@ class AsioHub final : public FrameHub {
       link->buffer.resize(kReadBytes);
       link->buffer.shrink_to_fit();
     }
-    link->socket.async_read_some(asio::buffer(link->buffer.data() + link->end, link->buffer.size() - link->end),
-                                 [this, link](Ec ec, size_t bytes) {
-                                   if (link->closed) return;
-                                   if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
-                                   link->end += bytes;
-                                   if (deliver(link)) read_frames(link);
-                                 });
+    const auto space = asio::buffer(link->buffer.data() + link->end, link->buffer.size() - link->end);
+    on_stream(*link, [&](auto& stream) {
+      stream.async_read_some(space, [this, link](Ec ec, size_t bytes) {
+        if (link->closed) return;
+        if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
+        link->end += bytes;
+        if (deliver(link)) read_frames(link);
+      });
+    });
   }
 
   // False: the link is closed.
@@ -297,11 +341,13 @@ class AsioHub final : public FrameHub {
     link->writing = true;
     link->in_write.clear();
     link->in_write.swap(next);
-    asio::async_write(link->socket, asio::buffer(link->in_write), [this, link](Ec ec, size_t) {
-      link->writing = false;
-      if (link->closed) return;
-      if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
-      flush(link);
+    on_stream(*link, [&](auto& stream) {
+      asio::async_write(stream, asio::buffer(link->in_write), [this, link](Ec ec, size_t) {
+        link->writing = false;
+        if (link->closed) return;
+        if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
+        flush(link);
+      });
     });
   }
 
@@ -321,6 +367,7 @@ class AsioHub final : public FrameHub {
 
   const FrameHubOptions options_;
   const FrameHandlers handlers_;
+  ssl::context context_{ssl::context::tls};
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   tcp::acceptor acceptor_;

@@ -2,13 +2,14 @@
 //
 // A hub has one thread, listens if asked to, and keeps any number of links, its own and accepted ones. A frame is a type and
 // bytes. Before the first frame both sides prove by HMAC-SHA-256 over fresh random numbers that they know the secret; the secret
-// itself never travels. What follows is neither encrypted nor signed: use it within a network you trust, or inside a tunnel.
+// itself never travels. With certificates all of it runs inside TLS, and both sides must have one of the given authority;
+// without, what follows the proof is neither encrypted nor signed: use it within a network you trust, or inside a tunnel.
 // Promise: frames arrive whole and in order or the link is closed; opened() comes before the first frame of a link, closed()
 // exactly once and last, also for a connection that never came about; a peer that sends nonsense or does not read loses its link
 // and nothing else; send() never blocks. Whether a peer is still awake is for its messages to say. Threads: every method from any
 // thread; the handlers run on the hub's. They may call any method but the destructor.
 //
-//   auto hub = FrameHub::open({.secret = secret}, handlers);
+//   auto hub = FrameHub::open({.security = {.secret = secret}}, handlers);
 //   const LinkId link = (*hub)->connect("10.0.0.7", 8101);
 //   (*hub)->send(link, kHello, bytes);
 #pragma once
@@ -25,8 +26,17 @@ namespace deepinfer {
 
 using LinkId = uint64_t;
 
-struct FrameHubOptions {
+struct LinkSecurity {
   std::string secret;
+  // PEM files, all or none. Whoever has a certificate of that authority belongs to the cluster: it must sign for nobody else.
+  std::string certificate, key, ca;
+
+  bool is_tls() const { return !certificate.empty(); }
+  bool is_any() const { return is_tls() || !secret.empty(); }
+};
+
+struct FrameHubOptions {
+  LinkSecurity security;
   std::string address;  // to listen on; "" = does not listen
   uint16_t port = 0;    // 0 = any free one
   size_t max_frame_bytes = size_t{256} << 20;
@@ -44,7 +54,7 @@ struct FrameHandlers {
 
 class FrameHub {
  public:
-  // Errors: the address cannot be listened on.
+  // Errors: the address cannot be listened on, a file does not hold what it should.
   static Result<std::unique_ptr<FrameHub>> open(const FrameHubOptions& options, FrameHandlers handlers);
   virtual ~FrameHub() = default;  // closes everything without calling handlers
 

@@ -49,8 +49,8 @@ std::unique_ptr<FrameHub> open_hub(const FrameHubOptions& options, Seen& seen) {
 
 TEST(FrameHub, FramesOfEverySizeArriveInOrderBothWays) {
   Seen at_a, at_b;
-  const auto a = open_hub({.secret = "s", .address = "127.0.0.1"}, at_a);
-  const auto b = open_hub({.secret = "s"}, at_b);
+  const auto a = open_hub({.security = {.secret = "s"}, .address = "127.0.0.1"}, at_a);
+  const auto b = open_hub({.security = {.secret = "s"}}, at_b);
   const LinkId link = b->connect("127.0.0.1", a->port());
   std::vector<std::pair<uint8_t, std::string>> sent;
   for (size_t size = 0; size < 3'000'000; size = size * 3 + 1)
@@ -68,8 +68,8 @@ TEST(FrameHub, FramesOfEverySizeArriveInOrderBothWays) {
 
 TEST(FrameHub, AnotherSecretIsRefusedOnBothSides) {
   Seen at_a, at_b;
-  const auto a = open_hub({.secret = "right", .address = "127.0.0.1"}, at_a);
-  const auto b = open_hub({.secret = "wrong"}, at_b);
+  const auto a = open_hub({.security = {.secret = "right"}, .address = "127.0.0.1"}, at_a);
+  const auto b = open_hub({.security = {.secret = "wrong"}}, at_b);
   b->send(b->connect("127.0.0.1", a->port()), 1, "never read");
   ASSERT_TRUE(at_b.wait([&] { return at_b.closed.size() == 1; }));
   EXPECT_TRUE(at_b.opened.empty());
@@ -78,7 +78,7 @@ TEST(FrameHub, AnotherSecretIsRefusedOnBothSides) {
 
 TEST(FrameHub, NobodyThereIsAClosedLink) {
   Seen seen;
-  const auto hub = open_hub({.secret = "s"}, seen);
+  const auto hub = open_hub({.security = {.secret = "s"}}, seen);
   hub->connect("127.0.0.1", 1);
   ASSERT_TRUE(seen.wait([&] { return seen.closed.size() == 1; }));
   EXPECT_EQ(seen.closed[0].code, ErrorCode::kUnavailable);
@@ -87,7 +87,7 @@ TEST(FrameHub, NobodyThereIsAClosedLink) {
 // A stranger that sends anything, or nothing, is gone after a while and was never heard.
 TEST(FrameHub, StrangersAreNotHeard) {
   Seen seen;
-  const auto hub = open_hub({.secret = "s", .address = "127.0.0.1", .handshake_us = 100'000}, seen);
+  const auto hub = open_hub({.security = {.secret = "s"}, .address = "127.0.0.1", .handshake_us = 100'000}, seen);
   for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(4000, '\xff'), std::string()}) {
     const int socket_handle = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
@@ -111,6 +111,68 @@ TEST(FrameHub, WorkComesOnItsThreadAndInTime) {
   hub->after(20'000, [&] { seen.note([&] { ++done; }); });
   hub->post([&] { seen.note([&] { ++done; }); });
   EXPECT_TRUE(seen.wait([&] { return done == 2; }));
+}
+
+// Two authorities, and for each name a certificate of each.
+class FrameHubTls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "deepinfer-frames-" + std::to_string(getpid());
+    const std::string key = " -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 2>/dev/null";
+    std::string make = "mkdir -p " + folder_ + " && cd " + folder_;
+    for (const std::string ca : {"ours", "theirs"}) {
+      make += " && openssl req -x509 -subj /CN=" + ca + " -keyout " + ca + ".key -out " + ca + ".pem" + key;
+      make += " && openssl req -subj /CN=node -keyout " + ca + "-node.key -out r.csr" + key;
+      make += " && openssl x509 -req -in r.csr -CA " + ca + ".pem -CAkey " + ca + ".key -CAcreateserial -days 2 -out " + ca +
+              "-node.pem 2>/dev/null";
+    }
+    if (std::system(make.c_str()) != 0) GTEST_SKIP() << "no openssl program to make certificates with";
+  }
+  LinkSecurity of(const std::string& certificate, const std::string& ca) const {
+    const std::string path = folder_ + "/";
+    return {.secret = "s",
+            .certificate = path + certificate + "-node.pem",
+            .key = path + certificate + "-node.key",
+            .ca = path + ca + ".pem"};
+  }
+  std::string folder_;
+};
+
+TEST_F(FrameHubTls, FramesTravelBetweenCertificatesOfOneAuthority) {
+  Seen at_a, at_b;
+  const auto a = open_hub({.security = of("ours", "ours"), .address = "127.0.0.1"}, at_a);
+  const auto b = open_hub({.security = of("ours", "ours")}, at_b);
+  const std::string big(1'000'000, 'x');
+  b->send(b->connect("127.0.0.1", a->port()), 7, big);
+  ASSERT_TRUE(at_a.wait([&] { return at_a.frames.size() == 1; }));
+  EXPECT_EQ(at_a.frames[0].second, big);
+  a->send(at_a.opened[0], 8, "back");
+  ASSERT_TRUE(at_b.wait([&] { return at_b.frames.size() == 1; }));
+}
+
+TEST_F(FrameHubTls, OthersAreRefusedAndToldWhy) {
+  Seen at_a;
+  const auto a = open_hub({.security = of("ours", "ours"), .address = "127.0.0.1"}, at_a);
+  LinkSecurity other_secret = of("ours", "ours");
+  other_secret.secret = "another";
+  const std::pair<LinkSecurity, const char*> strangers[] = {{of("theirs", "ours"), "left before it was proven"},
+                                                            {of("ours", "theirs"), "certificate verify failed"},
+                                                            {{.secret = "s"}, "has it TLS?"},
+                                                            {other_secret, "another secret"}};
+  for (const auto& [security, why] : strangers) {
+    Seen at_b;
+    const auto b = open_hub({.security = security}, at_b);
+    b->send(b->connect("127.0.0.1", a->port()), 1, "never read");
+    ASSERT_TRUE(at_b.wait([&] { return at_b.closed.size() == 1; })) << why;
+    EXPECT_NE(at_b.closed[0].message.find(why), std::string::npos) << at_b.closed[0].message;
+    EXPECT_TRUE(at_b.opened.empty());
+  }
+  EXPECT_TRUE(at_a.opened.empty() && at_a.frames.empty());
+  LinkSecurity missing = of("ours", "ours");
+  missing.ca = folder_ + "/none.pem";
+  const auto none = FrameHub::open({.security = missing}, {});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("none.pem: "), std::string::npos) << none.error().message;
 }
 
 }  // namespace

@@ -10,6 +10,11 @@ double utilisation(const ScaleSample& sample, double target_first_token_s) {
   return std::max({sample.kv_share, sample.active_share, queue});
 }
 
+double prefill_per_decode(const PhaseRates& rates) {
+  if (rates.prefill_tokens_s <= 0 || rates.decode_tokens_s <= 0 || rates.output_tokens <= 0) return 0;
+  return (rates.uncached_prompt_tokens / rates.prefill_tokens_s) / (rates.output_tokens / rates.decode_tokens_s);
+}
+
 void Autoscaler::note(int64_t now_us, double value) {
   if (changed_us_ < 0) changed_us_ = now_us;
   samples_.push_back({now_us, value});

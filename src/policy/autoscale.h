@@ -13,12 +13,22 @@
 
 namespace deepinfer {
 
+// What a worker computes in a second, and what requests ask for, in the mean; 0: not measured.
+struct PhaseRates {
+  double prefill_tokens_s = 0, decode_tokens_s = 0;
+  double uncached_prompt_tokens = 0, output_tokens = 0;  // of a request
+};
+
+// Prefill workers for each decode worker with which neither kind waits for the other (P:D); 0: not known yet.
+double prefill_per_decode(const PhaseRates& rates);
+
 // Of the workers that are ready.
 struct ScaleSample {
   int32_t workers = 0;
   double kv_share = 0;       // pages in use over all of them
   double active_share = 0;   // requests over slots; more than 1 when some wait
   double queue_seconds = 0;  // a prompt waits so long before it is computed, in the mean
+  PhaseRates rates;
 };
 
 // The largest of the shares and queue over target; 1 when there is no worker.

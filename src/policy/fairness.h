@@ -25,6 +25,7 @@ class TokenAccounts {
   int32_t enter(std::string_view tenant);
   void leave(int32_t tenant);
   void charge(int32_t tenant, int64_t tokens) { accounts_[static_cast<size_t>(tenant)].tokens += tokens; }
+  int64_t requests(int32_t tenant) const { return accounts_[static_cast<size_t>(tenant)].inside; }
   int64_t tokens(int32_t tenant) const { return accounts_[static_cast<size_t>(tenant)].tokens; }
 
  private:

@@ -25,9 +25,9 @@ constexpr int kWorkers = 2, kPictureWorkers = 2, kFetchingWorkers = 8;
 
 }  // namespace
 
-void Call::fail(const Error& error) {
+void Call::fail(const Error& error, int retry_after_seconds) {
   const WireStatus status = wire_status(error.code);
-  set_retry_headers(headers, status.retry);
+  set_retry_headers(headers, status.retry, retry_after_seconds);
   respond_json(status.http, error_json(error));
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "host/host.h"
 #include "net/http_server.h"
+#include "policy/quota.h"
 #include "server/access_log.h"
 #include "server/cache_log.h"
 #include "server/engine_link.h"
@@ -43,7 +45,7 @@ struct Call {
   void respond(int status, std::string content_type, std::string body);
   void respond_json(int status, const Json& body) { respond(status, "application/json", body.dump()); }
   // In the form of the route's dialect, with what SDKs obey: whether and when to try again.
-  void fail(const Error& error);
+  void fail(const Error& error, int retry_after_seconds = 1);
   void fail(int status, const std::string& message, bool retry = false);
   Json error_json(const Error& error) const;
 };
@@ -64,6 +66,7 @@ struct ServerContext {
   AccessLog log;
   CacheLog cache_log;
   KeyRing keys;
+  std::map<std::string, Quota> quotas;  // by the name of a key
   EngineLink link;
   HttpServer* http = nullptr;
   Host* host = nullptr;  // null while the model loads

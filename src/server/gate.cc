@@ -57,10 +57,10 @@ std::string masked(const std::optional<std::string>& key) {
 }  // namespace
 
 Gate::Identity Gate::identify(const HttpRequest& request) const {
-  if (!context_.keys.required()) return {"", "", true};
+  if (!context_.keys.required()) return {"", "", true, {}, {}};
   const std::optional<std::string> key = presented_key(request.headers);
   const KeyRecord* record = key ? context_.keys.find(*key) : nullptr;
-  return record ? Identity{record->name, record->tenant, true, record->retention} : Identity{};
+  return record ? Identity{record->name, record->tenant, true, record->retention, record->limits} : Identity{};
 }
 
 std::string Gate::request_id_of(const HttpRequest& request) {
@@ -110,6 +110,19 @@ std::optional<HttpResponse> Gate::refuse_stranger(const HttpRequest& request, co
   return response;
 }
 
+std::optional<HttpResponse> Gate::refuse_spender(const HttpRequest& request, const RouteMatch& match) {
+  if (!generates(match.route->id)) return std::nullopt;
+  const Identity who = identify(request);
+  const int64_t seconds = context_.quotas[who.key].wait_s(who.limits, context_.clock.now_us());
+  if (seconds == 0) return std::nullopt;
+  HttpResponse response = error_response(
+      request, 429,
+      fmt::format("the limit of this key is reached (a minute: {} requests, {} tokens; 0 = any): try again in {} s",
+                  who.limits.requests, who.limits.tokens, seconds));
+  set_retry_headers(response.headers, true, static_cast<int>(seconds));
+  return response;
+}
+
 std::optional<HttpResponse> Gate::refuse(const HttpRequest& request, const RouteMatch& match) {
   if (auto refusal = refuse_stranger(request, match)) return refusal;
   if (!match.route && match.allowed.empty())
@@ -137,7 +150,7 @@ std::optional<HttpResponse> Gate::refuse(const HttpRequest& request, const Route
     set_retry_headers(response.headers, true, context_.draining ? 30 : 2);
     return response;
   }
-  return std::nullopt;
+  return refuse_spender(request, match);
 }
 
 HttpResponse Gate::preflight(const HttpRequest& request) const {

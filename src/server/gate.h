@@ -22,6 +22,7 @@ class Gate {
     std::string tenant;
     bool known = false;
     std::optional<RetentionClass> retention;
+    QuotaLimits limits;
   };
   Identity identify(const HttpRequest& request) const;
   // The client's x-request-id when it is a plain one, else a new one.
@@ -29,7 +30,7 @@ class Gate {
   // Of every answer: request id, CORS.
   HttpHeaders common_headers(const HttpRequest& request, const std::string& request_id) const;
 
-  // 401, 404, 405, 415, 503 in the dialect of the path, or nothing.
+  // 401, 404, 405, 415, 429, 503 in the dialect of the path, or nothing.
   std::optional<HttpResponse> refuse(const HttpRequest& request, const RouteMatch& match);
   // The answer to bytes that are no request, in the dialect of the path where one was read.
   HttpResponse malformed(const HttpFault& fault, const HttpRequest* head);
@@ -37,6 +38,7 @@ class Gate {
   HttpResponse preflight(const HttpRequest& request) const;
 
  private:
+  std::optional<HttpResponse> refuse_spender(const HttpRequest& request, const RouteMatch& match);
   std::optional<HttpResponse> refuse_stranger(const HttpRequest& request, const RouteMatch& match);
   HttpResponse error_response(const HttpRequest& request, int status, const std::string& message);
 

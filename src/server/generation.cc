@@ -6,6 +6,7 @@
 #include "api/finish_reason.h"
 #include "base/hash.h"
 #include "host/prefix_report.h"
+#include "server/small_routes.h"
 
 namespace deepinfer {
 
@@ -155,7 +156,8 @@ void Generation::fail(const Error& error) {
   plan_.form->broken(error);
   call_->on_gone = nullptr;
   if (unheard_) return;
-  if (!call_->exchange->has_begun()) return call_->fail(error);
+  if (!call_->exchange->has_begun())
+    return call_->fail(error, error.code == ErrorCode::kExhausted ? retry_after_seconds(context_) : 1);
   if (plan_.stream) {
     plan_.form->fail(error, out_);
   } else {
@@ -230,6 +232,7 @@ void Generation::note_usage() {
   const AnswerUsage total = total_usage();
   call_->line.prompt_tokens = total.prompt_tokens;
   call_->line.completion_tokens = total.completion_tokens;
+  context_.quotas[call_->key].charge(0, total.prompt_tokens + total.completion_tokens);
 }
 
 }  // namespace deepinfer

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <charconv>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -19,6 +20,15 @@ int64_t file_stamp(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return 0;
   return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + info.st_size;
+}
+
+bool read_limit(const std::string& word, QuotaLimits& limits) {
+  const size_t equals = std::min(word.find('='), word.size());
+  int64_t* const limit = word.substr(0, equals) == "requests" ? &limits.requests
+                         : word.substr(0, equals) == "tokens" ? &limits.tokens
+                                                              : nullptr;
+  const char* const end = word.data() + word.size();
+  return limit && equals < word.size() && std::from_chars(word.data() + equals + 1, end, *limit).ptr == end && *limit > 0;
 }
 
 bool is_hash(const std::string& text) {
@@ -51,15 +61,16 @@ Status KeyRing::load() {
                       "(printf %s KEY | sha256sum)",
                       path_, number));
     }
-    std::optional<RetentionClass> retention;
+    KeyRecord record{name, hmac_sha256_hex(hash, "deepinfer tenant " + name), {}, {}};
     while (words >> word) {
-      if (word == "-") continue;  // sha256sum writes it behind the hash
-      retention = retention_class_named(word);
-      if (!retention)
+      if (word == "-" || read_limit(word, record.limits)) continue;  // sha256sum writes "-" behind the hash
+      record.retention = retention_class_named(word);
+      if (!record.retention)
         return invalid_argument(fmt::format(
-            "{}:{}: '{}' stands behind the hash, where one of session, agent, chat, pinned may be", path_, number, word));
+            "{}:{}: '{}' stands behind the hash; session, agent, chat or pinned may, and requests=N and tokens=N, a minute", path_,
+            number, word));
     }
-    if (!loaded.emplace(hash, KeyRecord{name, hmac_sha256_hex(hash, "deepinfer tenant " + name), retention}).second)
+    if (!loaded.emplace(hash, std::move(record)).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));
   }
   by_hash_ = std::move(loaded);

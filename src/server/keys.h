@@ -1,9 +1,9 @@
 // server/keys.h - who may call.
 //
-// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY [CLASS], the last being how long the cache keeps what its
-// requests leave, where they do not say. Blank lines and lines that begin with # are skipped. Without a file everybody may call;
-// with one, nobody may without a key of it - also when the file is empty. Promise: keys are compared by their hash only and never
-// kept or logged; a reload that fails keeps the old keys. Threads: one (the server's).
+// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY [CLASS] [requests=N] [tokens=N]: how long the cache keeps what its
+// requests leave, where they do not say, and limits of one minute. Blank lines and lines that begin with # are skipped. Without a
+// file everybody may call; with one, nobody may without a key of it - also when the file is empty. Promise: keys are compared by
+// their hash only and never kept or logged; a reload that fails keeps the old keys. Threads: one (the server's).
 //
 //   DI_TRY(KeyRing keys, KeyRing::open("keys.txt"));
 //   const KeyRecord* who = keys.find(presented);     // nullptr: refuse
@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "core/types.h"
 #include "net/http.h"
+#include "policy/quota.h"
 
 namespace deepinfer {
 
@@ -27,6 +28,7 @@ struct KeyRecord {
   std::string name;    // shown in logs, names what is kept
   std::string tenant;  // an HMAC under the key's hash: who has another key of that name elsewhere shares no cached page
   std::optional<RetentionClass> retention;
+  QuotaLimits limits;
 };
 
 class KeyRing {

@@ -31,6 +31,15 @@ TEST(Keys, FindsByHash) {
   EXPECT_EQ(keys->find(kAlice), nullptr) << "the hash is no key";
 }
 
+TEST(Keys, LimitsStandBehindTheHash) {
+  const auto keys = KeyRing::open(key_file("alice " + kAlice + "  - tokens=5000 requests=60\n"));
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ(keys->find("sk-alice")->limits.requests, 60);
+  EXPECT_EQ(keys->find("sk-alice")->limits.tokens, 5000);
+  for (const char* wrong : {"tokens=", "tokens=0", "tokens=-1", "requests=1x", "=5", "requests"})
+    EXPECT_FALSE(KeyRing::open(key_file("alice " + kAlice + " " + wrong + "\n"))) << wrong;
+}
+
 TEST(Keys, AnEmptyFileLetsNobodyIn) {
   const auto keys = KeyRing::open(key_file(""));
   ASSERT_TRUE(keys);

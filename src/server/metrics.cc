@@ -254,6 +254,11 @@ std::string Metrics::text(const Reading& reading) const {
     all.push_back(family(name, help, MetricType::Counter, value));
   };
   gauge("deepinfer_ready", "1 when steps finish", reading.ready ? 1 : 0);
+  gauge("deepinfer_utilisation", "The scarcest of pages, slots and wait over its target", reading.utilisation);
+  gauge("deepinfer_queue_seconds", "A prompt waits so long before it is computed", reading.queue_seconds);
+  gauge("deepinfer_breach_predicted", "1 when that is over --target-first-token", reading.breach_predicted ? 1 : 0);
+  gauge("deepinfer_prefill_per_decode", "Prefill workers for each decode worker at this load, 0 = not known",
+        reading.prefill_per_decode);
   all.push_back(family("deepinfer_build_info", "Version of the program", MetricType::Gauge, 1, {{"version", reading.version}}));
   gauge("deepinfer_http_connections", "Open connections", static_cast<double>(reading.http.connections));
   gauge("deepinfer_http_requests_in_flight", "Requests whose answer is not complete",

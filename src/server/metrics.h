@@ -35,6 +35,8 @@ class Metrics {
     bool has_engine = false;
     bool ready = false;
     double step_age_seconds = 0;
+    double utilisation = 0, queue_seconds = 0, prefill_per_decode = 0;  // as /scale tells them
+    bool breach_predicted = false;
     size_t stored_responses = 0, stored_bytes = 0;
     size_t body_bytes_at_work = 0;
     std::string version;

@@ -47,6 +47,11 @@ enum class RouteId {
   kCancelBatch,
 };
 
+// Answers of the model: what quotas count.
+constexpr bool generates(RouteId id) {
+  return id == RouteId::kChat || id == RouteId::kCompletion || id == RouteId::kMessages || id == RouteId::kCreateResponse;
+}
+
 enum class RouteAccess { kOpen, kKey };
 enum class RouteMedia { kNone, kJson, kForm };
 

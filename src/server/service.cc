@@ -260,6 +260,7 @@ void Server::Service::tick() {
 }
 
 void Server::Service::dispatch(const CallPtr& call) {
+  if (generates(call->route->id)) context_.quotas[call->key].charge(1, 0);
   switch (call->route->id) {
     case RouteId::kConsole: return answer_console(*call);
     case RouteId::kLive: return call->respond_json(200, Json::object({{"status", "live"}}));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "host/prefix_report.h"
 #include "server/body_work.h"
@@ -36,6 +37,20 @@ void answer_ready(const ServerContext& context, Call& call, bool says_why) {
 
 namespace {
 
+double per_second(const StepTimes& times) {
+  return times.us > 0 ? 1e6 * static_cast<double>(times.rows) / static_cast<double>(times.us) : 0;
+}
+
+PhaseRates rates_of(const EngineStats& stats) {
+  if (stats.ended == 0) return {};
+  const auto ended = static_cast<double>(stats.ended);
+  return {
+      .prefill_tokens_s = per_second(stats.times[static_cast<size_t>(StepKind::kPrefill)]),
+      .decode_tokens_s = per_second(stats.times[static_cast<size_t>(StepKind::kDecode)]),
+      .uncached_prompt_tokens = static_cast<double>(std::max<int64_t>(0, stats.prompt_tokens - stats.prefix.hit_tokens)) / ended,
+      .output_tokens = static_cast<double>(stats.completion_tokens) / ended};
+}
+
 ScaleSample scale_sample(Host& host, bool ready) {
   if (!host.is_local()) return host.remote().scale();
   const EngineStats stats = host.engine().stats();
@@ -45,10 +60,16 @@ ScaleSample scale_sample(Host& host, bool ready) {
   return {.workers = ready ? 1 : 0,
           .kv_share = stats.pages > 0 ? static_cast<double>(stats.leased_pages) / stats.pages : 0,
           .active_share = static_cast<double>(stats.running + stats.waiting) / std::max(1, host.facts().max_batch),
-          .queue_seconds = stats.waiting * mean_prompt * us_per_row * 1e-6};
+          .queue_seconds = stats.waiting * mean_prompt * us_per_row * 1e-6,
+          .rates = rates_of(stats)};
 }
 
 }  // namespace
+
+int retry_after_seconds(const ServerContext& context) {
+  if (!context.host) return 1;
+  return static_cast<int>(std::clamp(std::ceil(scale_sample(*context.host, true).queue_seconds), 1.0, 600.0));
+}
 
 void answer_scale(const ServerContext& context, Call& call) {
   const ScaleSample sample = scale_sample(*context.host, readiness_of(context).ready);
@@ -60,7 +81,12 @@ void answer_scale(const ServerContext& context, Call& call) {
                                        {"active_share", sample.active_share},
                                        {"queue_seconds", sample.queue_seconds},
                                        {"target_first_token_seconds", target},
-                                       {"breach_predicted", sample.queue_seconds > target}}));
+                                       {"breach_predicted", sample.queue_seconds > target},
+                                       {"prefill_tokens_per_second", sample.rates.prefill_tokens_s},
+                                       {"decode_tokens_per_second", sample.rates.decode_tokens_s},
+                                       {"uncached_prompt_tokens", sample.rates.uncached_prompt_tokens},
+                                       {"output_tokens", sample.rates.output_tokens},
+                                       {"prefill_per_decode", prefill_per_decode(sample.rates)}}));
 }
 
 void answer_metrics(const ServerContext& context, Call& call) {
@@ -72,6 +98,14 @@ void answer_metrics(const ServerContext& context, Call& call) {
     reading.step_age_seconds = static_cast<double>(context.host->engine().progress().since_us) / 1e6;
   }
   reading.ready = readiness_of(context).ready;
+  if (context.host) {
+    const ScaleSample sample = scale_sample(*context.host, reading.ready);
+    const double target = static_cast<double>(context.settings.target_first_token);
+    reading.utilisation = utilisation(sample, target);
+    reading.queue_seconds = sample.queue_seconds;
+    reading.breach_predicted = sample.queue_seconds > target;
+    reading.prefill_per_decode = prefill_per_decode(sample.rates);
+  }
   reading.stored_responses = context.responses->size();
   reading.stored_bytes = context.responses->bytes();
   reading.body_bytes_at_work = context.body_bytes_at_work;

@@ -111,9 +111,8 @@ def main(out, n):
                 row['thinking'] = cv['think']
                 row['check'] = check
                 f.write(json.dumps(row, ensure_ascii=False) + '\n')
-        # The tree is small: large sets lie compressed, and never beside a plain one.
-        if os.path.getsize(f.name) > 64 << 10:
-            subprocess.run(['zstd', '-q', '-19', '-f', '--rm', f.name], check=True)
+        # The tree is small: sets lie compressed, and never beside a plain one.
+        subprocess.run(['zstd', '-q', '--ultra', '-22', '-f', '--rm', f.name], check=True)
 
 
 if __name__ == '__main__':
