@@ -92,7 +92,7 @@ class RouteCommand final : public Command {
                               .health = [there] { return there->health(); },
                               .tower = [there](const PreparedImage& image) { return there->encode(image); },
                               .leave = [there] { there->leave(); },
-                              .scale = [there] { return there->stats().scale; },
+                              .scale = [there](std::string_view role) { return there->scale(role); },
                               .metrics = [there] { return metrics_text(there->stats()); }});
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "apps/commands.h"
@@ -16,13 +17,23 @@ namespace {
 
 // The port for routers, besides the server's own settings.
 struct WorkerSettings {
-  std::string address = "127.0.0.1";
-  int32_t port = 0;
+  std::string address = "127.0.0.1", role = "all";
+  int32_t port = 0, page_port = 0;
   std::string secret;
   void visit(FieldVisitor visit) {
     visit({.name = "worker-port",
            .target = &port,
            .help = "port on which routers (deepinfer route) reach this engine, 0 = none",
+           .value = "N",
+           .min = 0,
+           .max = 65535});
+    visit({.name = "role",
+           .target = &role,
+           .help = "what routers use it for: whole requests, pictures, prompts whose answers go on elsewhere, or those answers",
+           .choices = {std::begin(kWorkerRoleNames), std::end(kWorkerRoleNames)}});
+    visit({.name = "page-port",
+           .target = &page_port,
+           .help = "port on which other workers hand it pages, 0 = any free one",
            .value = "N",
            .min = 0,
            .max = 65535});
@@ -65,8 +76,10 @@ class ServeCommand final : public Command {
     ProgressBar bar("loading");
     DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); },
                              [&](const HostSettings& settings, HostOptions options) {
-                               if (port)
+                               if (port) {
                                  options.pages_changed = [&](std::span<const PageChange> changes) { port->note_pages(changes); };
+                                 options.metrics = [&] { return port->metrics(); };
+                               }
                                return Host::open(settings, std::move(options));
                              }));
     bar.clear();
@@ -81,13 +94,18 @@ class ServeCommand final : public Command {
  private:
   // Before the model loads: a port that is taken is told at once.
   Result<std::unique_ptr<WorkerPort>> open_worker_port() {
+    const auto role = std::find(std::begin(kWorkerRoleNames), std::end(kWorkerRoleNames), worker_.role);
+    if (worker_.port == 0 && role != std::begin(kWorkerRoleNames))
+      return invalid_argument("--role " + worker_.role + " is for routers: it needs --worker-port N");
     if (worker_.port == 0) return std::unique_ptr<WorkerPort>();
     DI_TRY(const std::string secret, read_cluster_secret(worker_.secret));
     if (secret.empty() && !is_loopback(worker_.address))
       return invalid_argument("--worker-host " + worker_.address +
                               ": beyond this machine a worker port needs --cluster-secret FILE");
     return WorkerPort::open({.hub = {.secret = secret, .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
-                             .readiness = [this] { return readiness_(); }});
+                             .readiness = [this] { return readiness_(); },
+                             .role = static_cast<WorkerRole>(role - std::begin(kWorkerRoleNames)),
+                             .page_port = static_cast<uint16_t>(worker_.page_port)});
   }
 
   ServeSettings settings_;

@@ -23,6 +23,16 @@
 
 namespace deepinfer {
 
+// What a worker is wanted for: whole requests, prompts whose answers go on elsewhere, pictures.
+enum class Work : uint8_t { kWhole, kPrompt, kPicture };
+
+// Where a request goes, and where it goes on behind its prompt.
+struct Route {
+  Placement placed;
+  int32_t decode = -1;     // -1: it stays
+  int64_t held_pages = 0;  // of the prompt, that are there already
+};
+
 class Fleet {
  public:
   // `stall_us`: the longest step of a worker that does not hang.
@@ -39,6 +49,18 @@ class Fleet {
 
   // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why.
   Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us);
+  Placement place(Work work, const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided,
+                  int64_t now_us);
+  // The same for a request whose state may grow to `need_tokens`: a prompt of which much has to be computed goes to a worker that
+  // does nothing else, where there is one. With roles, whoever is left does everything.
+  Route route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
+              int64_t now_us);
+  // Takes a request now.
+  bool is_choice(int32_t worker, int64_t now_us) const { return !is_full(at(worker)) && trouble(worker, now_us).empty(); }
+  // A request will come when its prompt has been computed elsewhere, and: it has come, or never will.
+  void note_coming(int32_t worker, int64_t tokens);
+  void note_came(int32_t worker, int64_t tokens);
+  uint16_t page_port(int32_t worker) const { return at(worker).page_port; }
   Error why_none(int64_t now_us) const;
   void note_placed(const Placement& placed, std::span<const PageKey> keys);
   // What note_placed() added has been computed, or never will be; what the worker keeps of it is told by its events.
@@ -50,17 +72,22 @@ class Fleet {
   // "" = it is a choice.
   std::string trouble(int32_t worker, int64_t now_us) const;
   bool any_ready(int64_t now_us) const;
-  ScaleSample scale_sample(int64_t now_us) const;
+  // Of the ready workers of a role, "" = of all.
+  ScaleSample scale_sample(int64_t now_us, std::string_view role = "") const;
   // Of the first worker that said hello, kept for good; model "" before.
   const ServiceFacts& facts() const { return facts_; }
 
  private:
   struct Worker {
     bool known = false, is_open = false;
+    WorkerRole role = WorkerRole::kAll;
+    uint16_t page_port = 0;
     int32_t room = 0;  // requests it takes at once
     LoadMessage load;
     int64_t heard_us = 0;
     int32_t inside = 0;         // requests of this router
+    int32_t coming = 0;         // prompts computed elsewhere that go on there
+    int64_t coming_tokens = 0;  // of those
     int64_t queued_tokens = 0;  // of those, still to be computed before their first token
     double us_per_token = 0;    // 0: not measured yet
     uint64_t next_blocks = 0;
@@ -69,9 +96,11 @@ class Fleet {
   Worker& at(int32_t worker) { return workers_[static_cast<size_t>(worker)]; }
   const Worker& at(int32_t worker) const { return workers_[static_cast<size_t>(worker)]; }
   static bool is_full(const Worker& worker) {
-    return std::max(worker.inside, worker.load.running + worker.load.waiting) >= worker.room;
+    return std::max(worker.inside, worker.load.running + worker.load.waiting) + worker.coming >= worker.room;
   }
   double mean_us_per_token() const;
+  Placement place_among(Work work, const PromptView& prompt, std::span<const int32_t> avoided, int64_t now_us);
+  int32_t place_decode_of(const PromptView& prompt, int64_t need_tokens, std::span<const int32_t> avoided, int64_t now_us);
 
   const RoutingPolicy policy_;
   const int64_t stall_us_;
@@ -79,6 +108,7 @@ class Fleet {
   std::vector<Worker> workers_;
   FleetIndex index_;
   std::vector<PrefillView> views_;
+  std::vector<DecodeView> decode_views_;
   std::vector<int32_t> held_;
   uint64_t placements_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "cluster/fleet.h"
 #include "cluster/flight.h"
 #include "cluster/pending_pictures.h"
@@ -21,6 +22,8 @@ namespace {
 
 constexpr int64_t kTickUs = 100'000, kReconnectUs = 300'000, kEncodeUs = 60'000'000, kLateUs = 500'000;
 constexpr int32_t kNoWorker = -1;
+// Of an answer, that a worker must have room for before it is chosen to decode it; more of it comes as others end.
+constexpr int64_t kReservedTokens = 1024;
 
 using FlightPtr = std::shared_ptr<Flight>;
 
@@ -43,6 +46,7 @@ class HubRouter final : public Router {
   }
 
   Status start() {
+    DI_TRY(hand_overs_, draw_seed());
     DI_TRY(hub_, FrameHub::open({.secret = options_.secret},
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
@@ -71,8 +75,8 @@ class HubRouter final : public Router {
   RouterStats stats() const override {
     const std::lock_guard lock(mutex_);
     RouterStats out;
-    out.scale = fleet_.scale_sample(clock_.now_us());
     out.moved = moved_;
+    out.handed = handed_;
     out.inside = static_cast<int64_t>(flights_.size());
     for (size_t i = 0; i < links_.size(); ++i) {
       const WorkerAddress& at = options_.workers[i];
@@ -87,6 +91,11 @@ class HubRouter final : public Router {
       }
     }
     return out;
+  }
+
+  ScaleSample scale(std::string_view role) const override {
+    const std::lock_guard lock(mutex_);
+    return fleet_.scale_sample(clock_.now_us(), role);
   }
 
   Result<RequestId> submit(Request request, EventHandler handler) override {
@@ -171,7 +180,10 @@ class HubRouter final : public Router {
     {
       const std::lock_guard lock(mutex_);
       message.number = ++next_number_;
-      const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = message.number}, {}, {}, clock_.now_us());
+      // Equal pictures to one worker, which keeps what it has made of them.
+      const uint64_t content = hash_bytes(image.content_hash);
+      const Placement placed = fleet_.place(Work::kPicture, {.tokens = 1 + image.tokens, .hash = content, .session = content}, {},
+                                            {}, clock_.now_us());
       if (placed.worker < 0 || leaving_) return fleet_.why_none(clock_.now_us());
       rows = pictures_.add(message.number, placed.worker);
       hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
@@ -196,31 +208,68 @@ class HubRouter final : public Router {
     hub_->post([this] { retry_waiting(); });
   }
 
-  bool place(const FlightPtr& flight) {
+  // `handed`: its prompt is computed, and its pages are on their way.
+  bool place(const FlightPtr& flight, bool handed = false) {
     const int64_t now_us = clock_.now_us();
-    const int64_t tokens = static_cast<int64_t>(flight->request.prompt.size() + flight->request.answered.size());
-    flight->placed = fleet_.place({.tokens = tokens, .hash = flight->id, .session = tenant_hash(*flight)}, flight->keys,
-                                  flight->avoided, now_us);
+    const uint64_t pages = flight->hand_over;
+    const int32_t next = drop_coming(*flight);
+    handed = handed && fleet_.is_choice(next, now_us);
+    const Route route = handed ? Route{.placed = {.worker = next}} : route_of(*flight, now_us);
+    flight->placed = route.placed;
     if (flight->placed.worker < 0) return false;
+    handed_ += handed;
     fleet_.note_placed(flight->placed, flight->keys);
     ++links_[static_cast<size_t>(flight->placed.worker)].placed;
     flight->computing = true;
     flight->number = ++next_number_;
     numbers_[flight->number] = flight;
-    submit_to_worker(*flight, now_us);
+    if (route.decode >= 0) note_coming(*flight, route.decode);
+    SubmitMessage message{.number = flight->number, .hand_over = handed ? pages : flight->hand_over};
+    if (route.decode >= 0) {
+      message.to_host = options_.workers[static_cast<size_t>(route.decode)].host;
+      message.to_port = fleet_.page_port(route.decode);
+      message.first_page = route.held_pages;
+    }
+    submit_to_worker(*flight, std::move(message), now_us);
     if (flight->cancelled) send(*flight, CancelMessage{flight->number});
     if (flight->cut >= 0) send(*flight, FinishMessage{flight->number, flight->cut - 1});
     return true;
   }
 
   // The request is lent to the message and not copied: it may hold the rows of many pictures.
-  void submit_to_worker(Flight& flight, int64_t now_us) {
+  void submit_to_worker(Flight& flight, SubmitMessage message, int64_t now_us) {
     const int64_t deadline_us = flight.request.deadline_us;
-    SubmitMessage message{flight.number, std::move(flight.request)};
+    message.request = std::move(flight.request);
     if (deadline_us > 0) message.request.deadline_us = std::max<int64_t>(1, deadline_us - now_us);
+    if (flight.decode >= 0) message.request.max_tokens = static_cast<int32_t>(message.request.answered.size()) + 1;
     send(flight, message);
     flight.request = std::move(message.request);
     flight.request.deadline_us = deadline_us;
+    flight.request.max_tokens = static_cast<int32_t>(flight.limit);
+  }
+
+  Route route_of(const Flight& flight, int64_t now_us) {
+    const auto have = static_cast<int64_t>(flight.request.answered.size()), left = flight.limit - have;
+    const int64_t tokens = static_cast<int64_t>(flight.request.prompt.size()) + have;
+    const PromptView view{.tokens = tokens, .hash = flight.id, .session = tenant_hash(flight)};
+    // The last token needs nobody behind it.
+    if (left < 2) return {.placed = fleet_.place(view, flight.keys, flight.avoided, now_us)};
+    return fleet_.route(view, tokens + std::min(left, kReservedTokens), flight.keys, flight.avoided, now_us);
+  }
+
+  void note_coming(Flight& flight, int32_t worker) {
+    flight.decode = worker;
+    flight.hand_over = hand_overs_ + flight.number;
+    flight.coming_tokens = static_cast<int64_t>(flight.request.prompt.size() + flight.request.answered.size());
+    fleet_.note_coming(worker, flight.coming_tokens);
+  }
+
+  // Who was expecting it.
+  int32_t drop_coming(Flight& flight) {
+    const int32_t worker = std::exchange(flight.decode, kNoWorker);
+    if (worker >= 0) fleet_.note_came(worker, flight.coming_tokens);
+    flight.hand_over = 0;
+    return worker;
   }
 
   static uint64_t tenant_hash(const Flight& flight) {
@@ -252,12 +301,26 @@ class HubRouter final : public Router {
     if (end) deliver(flight, std::move(*end));
   }
 
+  // Its prompt is computed. Calls handlers.
+  void hand_on(const FlightPtr& flight) {
+    std::optional<Event> end;
+    {
+      const std::lock_guard lock(mutex_);
+      leave(*flight);
+      flight->waits_since_us = clock_.now_us();
+      end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, "");
+      if (!end) place(flight, true);  // else a tick tries again
+    }
+    if (end) deliver(flight, std::move(*end));
+  }
+
   // Calls the handler.
   void deliver(const FlightPtr& flight, Event event) {
     event.request = flight->id;
     if (event.finish != FinishReason::kNone) {
       const std::lock_guard lock(mutex_);
       leave(*flight);
+      drop_coming(*flight);
       flights_.erase(flight->id);
     }
     flight->handler(event);
@@ -369,6 +432,7 @@ class HubRouter final : public Router {
       if (!flight || worker != flight->placed.worker) return {};
       gave_up = event.finish == FinishReason::kCancelled && !flight->cancelled;
     }
+    bool goes_on = false;
     // Nobody here asked for that end: the worker is going.
     if (gave_up) return move(flight, "the worker was stopped", worker), Status();
     {
@@ -378,7 +442,9 @@ class HubRouter final : public Router {
         return corrupt(fmt::format("token {} of an answer that has {}", index, flight->request.answered.size()));
       }
       if (event.token && std::exchange(flight->computing, false)) fleet_.note_computed(flight->placed, flight->keys);
+      goes_on = hands_on(*flight, event);
     }
+    if (goes_on) return hand_on(flight), Status();
     deliver(flight, std::move(event));
     return {};
   }
@@ -489,8 +555,9 @@ class HubRouter final : public Router {
   PendingPictures pictures_;
   RequestId last_id_ = 0;
   uint64_t next_number_ = 0;
-  int64_t moved_ = 0;
-  bool closing_ = false;  // the hub's thread only
+  int64_t moved_ = 0, handed_ = 0;
+  uint64_t hand_overs_ = 0;  // drawn; their numbers begin here
+  bool closing_ = false;     // the hub's thread only
   std::atomic<bool> leaving_{false};
   std::unique_ptr<FrameHub> hub_;
 };

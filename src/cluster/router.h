@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/worker_address.h"
@@ -42,8 +43,8 @@ struct RouterStats {
     int64_t placed = 0;
   };
   std::vector<Worker> workers;
-  ScaleSample scale;
   int64_t moved = 0;    // requests that went on elsewhere
+  int64_t handed = 0;   // prompts whose answers went on where their pages had been sent
   int64_t waiting = 0;  // accepted ones without a worker now
   int64_t inside = 0;
 };
@@ -60,6 +61,8 @@ class Router : public TokenService {
   virtual Result<ServiceFacts> wait_for_facts(int64_t us) = 0;
   virtual Status health() const = 0;
   virtual RouterStats stats() const = 0;
+  // Of the workers of a role (kWorkerRoleNames) that are ready; "" = of all.
+  virtual ScaleSample scale(std::string_view role) const = 0;
   // The rows of a picture, by the vision tower of some worker. Waits.
   virtual Result<std::vector<uint16_t>> encode(const PreparedImage& image) = 0;
   // No picture is waited for any more.

@@ -32,6 +32,7 @@ std::string metrics_text(const RouterStats& stats) {
   per_worker(out, stats, "deepinfer_router_placed_total", "counter", "Placements on it",
              [](const Worker& worker) { return worker.placed; });
   one(out, "deepinfer_router_moved_total", "counter", "Requests that went on at another worker", stats.moved);
+  one(out, "deepinfer_router_handed_total", "counter", "Prompts that went on where their pages were sent", stats.handed);
   one(out, "deepinfer_router_requests", "gauge", "Accepted requests that have not ended", stats.inside);
   one(out, "deepinfer_router_waiting", "gauge", "Of those, without a worker now", stats.waiting);
   return out;
