@@ -27,7 +27,7 @@ namespace deepinfer {
 enum class Work : uint8_t { kWhole, kPrompt, kPicture };
 
 // Where a request goes, and where it goes on behind its prompt.
-struct Route {
+struct RouteChoice {
   Placement placed;
   int32_t decode = -1;     // -1: it stays
   int64_t held_pages = 0;  // of the prompt, that are there already
@@ -53,7 +53,7 @@ class Fleet {
                   int64_t now_us);
   // The same for a request whose state may grow to `need_tokens`: a prompt of which much has to be computed goes to a worker that
   // does nothing else, where there is one. With roles, whoever is left does everything.
-  Route route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
+  RouteChoice route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
               int64_t now_us);
   // Takes a request now.
   bool is_choice(int32_t worker, int64_t now_us) const { return !is_full(at(worker)) && trouble(worker, now_us).empty(); }

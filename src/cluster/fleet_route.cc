@@ -57,13 +57,13 @@ Placement Fleet::place_among(Work work, const PromptView& prompt, std::span<cons
   return place_prefill(policy_, numbered, views_);
 }
 
-Route Fleet::route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
+RouteChoice Fleet::route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
                    int64_t now_us) {
-  Route whole{.placed = place(prompt, keys, avoided, now_us)};
+  RouteChoice whole{.placed = place(prompt, keys, avoided, now_us)};
   const int32_t there = whole.placed.worker;
   // Where the conversation was before, little is to be computed.
   if (there < 0 || at(there).role == WorkerRole::kPrefill || !kDisaggregation.pays(whole.placed.computed_tokens, 0)) return whole;
-  Route apart{.placed = place_among(Work::kPrompt, prompt, avoided, now_us)};
+  RouteChoice apart{.placed = place_among(Work::kPrompt, prompt, avoided, now_us)};
   if (apart.placed.worker < 0) return whole;
   apart.decode = place_decode_of(prompt, need_tokens, avoided, now_us);
   if (apart.decode < 0) return whole;

@@ -124,7 +124,7 @@ TEST(Fleet, RolesSplitTheWork) {
     fleet.hear(w, load(), 0);
   }
   const auto prompt = keys(1, 20);
-  const Route apart = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
+  const RouteChoice apart = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
   EXPECT_EQ(apart.placed.worker, 1);
   ASSERT_GE(apart.decode, 2);
   EXPECT_EQ(apart.held_pages, 0);
@@ -135,7 +135,7 @@ TEST(Fleet, RolesSplitTheWork) {
   EXPECT_EQ(fleet.route({.tokens = 300}, 400, prompt, {}, 0).decode, -1);
   EXPECT_GE(fleet.route({.tokens = 300}, 400, prompt, {}, 0).placed.worker, 2);
   ASSERT_TRUE(fleet.hear(3, BlocksMessage{.sequence = 0, .stored = keys(1, 15)}));
-  const Route known = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
+  const RouteChoice known = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
   EXPECT_EQ(known.placed.worker, 3);
   EXPECT_EQ(known.decode, -1);
   // No room for the answer where it would be decoded.

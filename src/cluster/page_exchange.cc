@@ -378,25 +378,4 @@ Result<std::unique_ptr<PageExchange>> PageExchange::open(const PageExchangeOptio
   return std::unique_ptr<PageExchange>(std::move(exchange));
 }
 
-std::string metrics_text(const PageExchangeStats& stats) {
-  std::string out;
-  const auto one = [&](const char* name, const char* help, auto value) {
-    out +=
-        fmt::format("# HELP deepinfer_hand_over_{0} {1}\n# TYPE deepinfer_hand_over_{0} counter\ndeepinfer_hand_over_{0} {2}\n",
-                    name, help, value);
-  };
-  one("pages_sent_total", "Pages sent to workers that go on with their prompts", stats.pages_sent);
-  one("pages_received_total", "Pages received of prompts that go on here", stats.pages_received);
-  one("bytes_received_total", "Bytes of pages and states received", stats.bytes_received);
-  one("sent_total", "Hand-overs from here that came whole", stats.sent);
-  one("lost_total", "Hand-overs from here that did not", stats.lost);
-  one("retried_total", "Connections that broke and were tried again", stats.retried);
-  one("received_total", "Hand-overs to here that came whole", stats.received);
-  one("late_total", "Hand-overs to here whose rest was computed", stats.late);
-  one("refused_total", "Hand-overs to here without memory for them", stats.refused);
-  one("receive_seconds_total", "From the first page to the last byte of whole ones",
-      static_cast<double>(stats.receive_us) * 1e-6);
-  return out;
-}
-
 }  // namespace deepinfer

@@ -214,7 +214,7 @@ class HubRouter final : public Router {
     const uint64_t pages = flight->hand_over;
     const int32_t next = drop_coming(*flight);
     handed = handed && fleet_.is_choice(next, now_us);
-    const Route route = handed ? Route{.placed = {.worker = next}} : route_of(*flight, now_us);
+    const RouteChoice route = handed ? RouteChoice{.placed = {.worker = next}} : route_of(*flight, now_us);
     flight->placed = route.placed;
     if (flight->placed.worker < 0) return false;
     handed_ += handed;
@@ -248,7 +248,7 @@ class HubRouter final : public Router {
     flight.request.max_tokens = static_cast<int32_t>(flight.limit);
   }
 
-  Route route_of(const Flight& flight, int64_t now_us) {
+  RouteChoice route_of(const Flight& flight, int64_t now_us) {
     const auto have = static_cast<int64_t>(flight.request.answered.size()), left = flight.limit - have;
     const int64_t tokens = static_cast<int64_t>(flight.request.prompt.size()) + have;
     const PromptView view{.tokens = tokens, .hash = flight.id, .session = tenant_hash(flight)};
