@@ -56,7 +56,7 @@ class Fleet {
   RouteChoice route(const PromptView& prompt, int64_t need_tokens, std::span<const PageKey> keys, std::span<const int32_t> avoided,
               int64_t now_us);
   // Takes a request now.
-  bool is_choice(int32_t worker, int64_t now_us) const { return !is_full(at(worker)) && trouble(worker, now_us).empty(); }
+  bool can_take(int32_t worker, int64_t now_us) const { return !is_full(at(worker)) && trouble(worker, now_us).empty(); }
   // A request will come when its prompt has been computed elsewhere, and: it has come, or never will.
   void note_coming(int32_t worker, int64_t tokens);
   void note_came(int32_t worker, int64_t tokens);

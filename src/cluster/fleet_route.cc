@@ -44,7 +44,7 @@ Placement Fleet::place_among(Work work, const PromptView& prompt, std::span<cons
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = workers_[i];
     const auto worker = static_cast<int32_t>(i);
-    views_[i] = {.ready = takes(w.role, work) && !is_among(avoided, worker) && is_choice(worker, now_us),
+    views_[i] = {.ready = takes(w.role, work) && !is_among(avoided, worker) && can_take(worker, now_us),
                  .hit_tokens = std::min(int64_t{held_[i]} * facts_.page_tokens, prompt.tokens - 1),
                  .queued_tokens = w.queued_tokens,
                  .active_requests = std::max(w.inside, w.load.running + w.load.waiting) + w.coming,
@@ -77,7 +77,7 @@ int32_t Fleet::place_decode_of(const PromptView& prompt, int64_t need_tokens, st
     const auto worker = static_cast<int32_t>(i);
     const int64_t used = int64_t{w.load.pages - w.load.free_pages - w.load.cached_pages} * facts_.page_tokens;
     decode_views_[i] = {
-        .ready = takes(w.role, Work::kWhole) && w.page_port > 0 && !is_among(avoided, worker) && is_choice(worker, now_us),
+        .ready = takes(w.role, Work::kWhole) && w.page_port > 0 && !is_among(avoided, worker) && can_take(worker, now_us),
         .used_tokens = used + w.coming_tokens,
         .capacity_tokens = int64_t{w.load.pages} * facts_.page_tokens,
         .active_requests = std::max(w.inside, w.load.running + w.load.waiting) + w.coming,
