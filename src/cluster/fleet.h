@@ -99,6 +99,7 @@ class Fleet {
     return std::max(worker.inside, worker.load.running + worker.load.waiting) + worker.coming >= worker.room;
   }
   double mean_us_per_token() const;
+  bool any_for(Work work, std::span<const int32_t> avoided, int64_t now_us) const;
   Placement place_among(Work work, const PromptView& prompt, std::span<const int32_t> avoided, int64_t now_us);
   int32_t place_decode_of(const PromptView& prompt, int64_t need_tokens, std::span<const int32_t> avoided, int64_t now_us);
 

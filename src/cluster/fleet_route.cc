@@ -32,10 +32,18 @@ Placement Fleet::place(Work work, const PromptView& prompt, std::span<const Page
                        int64_t now_us) {
   index_.match(keys, held_);
   const Placement placed = place_among(work, prompt, avoided, now_us);
-  if (placed.worker >= 0 || work == Work::kPrompt) return placed;
-  // Any engine can do all of it.
+  if (placed.worker >= 0 || work == Work::kPrompt || any_for(work, avoided, now_us)) return placed;
+  // Nobody is there for it, and any engine can do all of it.
   const Placement other = work == Work::kPicture ? place_among(Work::kWhole, prompt, avoided, now_us) : placed;
   return other.worker >= 0 ? other : place_among(Work::kPrompt, prompt, avoided, now_us);
+}
+
+bool Fleet::any_for(Work work, std::span<const int32_t> avoided, int64_t now_us) const {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const auto worker = static_cast<int32_t>(i);
+    if (takes(workers_[i].role, work) && !is_among(avoided, worker) && trouble(worker, now_us).empty()) return true;
+  }
+  return false;
 }
 
 // REQUIRES: held_ is of its keys.

@@ -145,6 +145,9 @@ TEST(Fleet, RolesSplitTheWork) {
   EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, prompt, decoders, 0).placed.worker, 1);
   const int32_t prefill[] = {1};
   EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, {}, prefill, 0).decode, -1);
+  for (int i = 0; i < 3; ++i) fleet.note_coming(2, 10), fleet.note_coming(3, 10);
+  EXPECT_EQ(fleet.route({.tokens = 300}, 400, prompt, {}, 0).placed.worker, -1) << "who is full is waited for";
+  for (int i = 0; i < 3; ++i) fleet.note_came(2, 10), fleet.note_came(3, 10);
   const int32_t all_but_encode[] = {1, 2, 3};
   EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, prompt, all_but_encode, 0).placed.worker, -1);
   EXPECT_EQ(fleet.place(Work::kPicture, {.tokens = 9}, {}, {}, 0).worker, 0);
