@@ -213,7 +213,7 @@ class HubRouter final : public Router {
     const int64_t now_us = clock_.now_us();
     const uint64_t pages = flight->hand_over;
     const int32_t next = drop_coming(*flight);
-    handed = handed && fleet_.can_take(next, now_us);
+    handed = handed && next >= 0 && fleet_.can_take(next, now_us);
     const RouteChoice route = handed ? RouteChoice{.placed = {.worker = next}} : route_of(*flight, now_us);
     flight->placed = route.placed;
     if (flight->placed.worker < 0) return false;
