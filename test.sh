@@ -86,6 +86,7 @@ if python=$(python_with serve_packages); then
   count store "$python" tests/store_test.py build/release/deepinfer
   count cluster "$python" tests/cluster_test.py build/release/deepinfer
   count membership "$python" tests/membership_test.py build/release/deepinfer
+  count roles "$python" tests/roles_test.py build/release/deepinfer
   CHAOS_SECONDS=$((ci ? 120 : 15)) CHAOS_SEED=$((ci ? 1 : 2)) count chaos "$python" tests/chaos_test.py build/release/deepinfer
   count openai "$python" tests/openai_test.py build/release/deepinfer
   count tools "$python" tests/tools_test.py build/release/deepinfer

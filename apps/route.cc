@@ -143,7 +143,7 @@ class RouteCommand final : public Command {
                                     if (watch) watch->stop();
                                     there->leave();
                                   },
-                              .scale = [there] { return there->scale(); },
+                              .scale = [there](std::string_view role) { return there->scale(role); },
                               .metrics = [there] { return metrics_text(there->stats()); }});
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
@@ -18,14 +19,24 @@ namespace {
 
 // The port for routers, besides the server's own settings.
 struct WorkerSettings {
-  std::string address = "127.0.0.1";
-  int32_t port = 0;
+  std::string address = "127.0.0.1", role = "all";
+  int32_t port = 0, page_port = 0;
   std::string advertise;
   ClusterSettings cluster;
   void visit(FieldVisitor visit) {
     visit({.name = "worker-port",
            .target = &port,
            .help = "port on which routers (deepinfer route) reach this engine, 0 = none",
+           .value = "N",
+           .min = 0,
+           .max = 65535});
+    visit({.name = "role",
+           .target = &role,
+           .help = "what routers use it for: whole requests, pictures, prompts whose answers go on elsewhere, or those answers",
+           .choices = {std::begin(kWorkerRoleNames), std::end(kWorkerRoleNames)}});
+    visit({.name = "page-port",
+           .target = &page_port,
+           .help = "port on which other workers hand it pages, 0 = any free one",
            .value = "N",
            .min = 0,
            .max = 65535});
@@ -69,8 +80,10 @@ class ServeCommand final : public Command {
     ProgressBar bar("loading");
     DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); },
                              [&](const HostSettings& settings, HostOptions options) {
-                               if (port)
+                               if (port) {
                                  options.pages_changed = [&](std::span<const PageChange> changes) { port->note_pages(changes); };
+                                 options.metrics = [&] { return port->metrics(); };
+                               }
                                return Host::open(settings, std::move(options));
                              }));
     bar.clear();
@@ -81,7 +94,7 @@ class ServeCommand final : public Command {
     if (port && !worker_.cluster.etcd.empty()) {
       DI_TRY(MembershipOptions membership, worker_.cluster.membership());
       const std::string epoch = fmt::format("{}-{}", DateClock().now_us(), ::getpid());
-      entry.emplace(std::move(membership), Member{.at = {advertised_host(), port->port()}, .epoch = epoch}, print_note);
+      entry.emplace(std::move(membership), Member{.at = {advertised_host(), port->port()}, .epoch = epoch, .role = worker_.role}, print_note);
     }
     const std::string too = port ? fmt::format(", for routers on port {}", port->port()) : "";
     serve_until_signal(settings_, *server, too, port.get());
@@ -95,6 +108,9 @@ class ServeCommand final : public Command {
   Result<std::unique_ptr<WorkerPort>> open_worker_port() {
     if (worker_.port == 0 && !worker_.cluster.etcd.empty())
       return invalid_argument("--etcd enters the port for routers: it needs --worker-port N");
+    const auto role = std::find(std::begin(kWorkerRoleNames), std::end(kWorkerRoleNames), worker_.role);
+    if (worker_.port == 0 && role != std::begin(kWorkerRoleNames))
+      return invalid_argument("--role " + worker_.role + " is for routers: it needs --worker-port N");
     if (worker_.port == 0) return std::unique_ptr<WorkerPort>();
     DI_TRY(LinkSecurity security, worker_.cluster.security());
     if (!security.is_any() && !is_loopback(worker_.address))
@@ -107,7 +123,9 @@ class ServeCommand final : public Command {
     }
     return WorkerPort::open(
         {.hub = {.security = std::move(security), .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
-         .readiness = [this] { return readiness_(); }});
+         .readiness = [this] { return readiness_(); },
+         .role = static_cast<WorkerRole>(role - std::begin(kWorkerRoleNames)),
+         .page_port = static_cast<uint16_t>(worker_.page_port)});
   }
 
   ServeSettings settings_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <optional>
 
@@ -108,39 +109,45 @@ class LocalCluster {
         secret_(secret),
         etcd_(cluster.etcd),
         children_(join_path(executable_directory(), "deepinfer"), print_note),
-        scaler_(cluster.scale),
         scale_client_({.connect_timeout_us = 500'000, .verify = false, .total_timeout_us = 1'000'000}) {}
 
   // Without etcd the router knows the addresses of all workers there may be; those that do not run are not connected.
   Status start() {
     if (cluster_.starts_etcd) DI_CHECK_OK(start_etcd());
     std::string addresses;
-    for (int32_t i = 0; i < cluster_.max_workers; ++i) {
-      DI_TRY(const uint16_t port, free_port());
-      ports_.push_back(port);
-      addresses += fmt::format("{}127.0.0.1:{}", addresses.empty() ? "" : ",", port);
+    for (const WorkerGroup& described : cluster_.groups) {
+      ScaleOptions scale = cluster_.scale;
+      scale.min = described.min, scale.max = described.max;
+      Group& group = groups_.emplace_back(Group{described, {}, 0, Autoscaler(scale)});
+      for (int32_t i = 0; i < described.max; ++i) {
+        DI_TRY(const uint16_t port, free_port());
+        group.ports.push_back(port);
+        addresses += fmt::format("{}127.0.0.1:{}", addresses.empty() ? "" : ",", port);
+      }
+      while (group.running < described.min) DI_CHECK_OK(add_worker(group));
     }
-    while (workers_ < cluster_.min_workers) DI_CHECK_OK(add_worker());
     std::vector<std::string> words = {"route", etcd_.empty() ? "--workers" : "--etcd", etcd_.empty() ? addresses : etcd_};
     words.insert(words.end(), {"--cluster-secret", secret_});
     words.insert(words.end(), cluster_.router.begin(), cluster_.router.end());
     // The router reads the tokenizer of the workers' model.
-    if (const std::string model = value_of(cluster_.worker, "--model"); !model.empty()) add_unless_set(words, "--model", model);
+    if (const std::string model = value_of(cluster_.groups[0].words, "--model"); !model.empty())
+      add_unless_set(words, "--model", model);
     DI_CHECK_OK(find_scale(words));
     return children_.start({.name = "router", .words = std::move(words)});
   }
 
   Status tend() {
     DI_CHECK_OK(children_.tend());
-    if (cluster_.max_workers == cluster_.min_workers || clock_.now_us() < next_scale_us_) return {};
+    if (!scales() || clock_.now_us() < next_scale_us_) return {};
     next_scale_us_ = clock_.now_us() + kScaleUs;
-    const std::optional<double> busy = read_utilisation();
-    if (!busy) return {};
-    const int32_t wanted = scaler_.decide(clock_.now_us(), workers_, *busy);
-    if (wanted == workers_) return {};
-    print_note(fmt::format("{} worker(s) instead of {}: {:.0f} % used", wanted, workers_, *busy * 100));
-    while (workers_ < wanted) DI_CHECK_OK(add_worker());
-    while (workers_ > wanted) children_.retire(worker_name(--workers_));
+    const auto told = read_scale();
+    if (!told) return {};
+    for (Group& group : groups_) {
+      const Json& role = told->at("roles").at(group.described.role);
+      // Of a role without a worker that is ready nothing is said.
+      const auto busy = role.at("utilisation").to_double("utilisation");
+      if (busy && group.described.min < group.described.max) DI_CHECK_OK(scale(group, *busy));
+    }
     return {};
   }
 
@@ -151,7 +158,12 @@ class LocalCluster {
   }
 
  private:
-  static std::string worker_name(int32_t i) { return fmt::format("worker {}", i + 1); }
+  struct Group {
+    const WorkerGroup& described;
+    std::vector<uint16_t> ports;
+    int32_t running = 0;  // started and not retired
+    Autoscaler scaler;
+  };
 
   // One member, for this run only; whoever is on this machine may read and write it, but without the secret no link opens.
   Status start_etcd() {
@@ -166,19 +178,37 @@ class LocalCluster {
     return children_.start({.name = "etcd", .words = std::move(words), .is_quiet = true, .program = "etcd"});
   }
 
-  Status add_worker() {
-    const uint16_t port = ports_[static_cast<size_t>(workers_)];
+  static std::string worker_name(const Group& group, int32_t i) {
+    return fmt::format("worker {}{}", i + 1, group.described.role == "all" ? "" : " (" + group.described.role + ")");
+  }
+
+  bool scales() const {
+    return std::any_of(cluster_.groups.begin(), cluster_.groups.end(), [](const auto& group) { return group.min < group.max; });
+  }
+
+  Status scale(Group& group, double busy) {
+    const int32_t wanted = group.scaler.decide(clock_.now_us(), group.running, busy);
+    if (wanted == group.running) return {};
+    const std::string role = group.described.role == "all" ? "" : group.described.role + " ";
+    print_note(fmt::format("{} {}worker(s) instead of {}: {:.0f} % used", wanted, role, group.running, busy * 100));
+    while (group.running < wanted) DI_CHECK_OK(add_worker(group));
+    while (group.running > wanted) children_.retire(worker_name(group, --group.running));
+    return {};
+  }
+
+  Status add_worker(Group& group) {
+    const uint16_t port = group.ports[static_cast<size_t>(group.running)];
     std::vector<std::string> words = {"serve", "--worker-port", fmt::format("{}", port), "--cluster-secret", secret_};
-    words.insert(words.end(), cluster_.worker.begin(), cluster_.worker.end());
+    words.insert(words.end(), group.described.words.begin(), group.described.words.end());
     if (!etcd_.empty()) words.insert(words.end(), {"--etcd", etcd_});
     add_unless_set(words, "--port", "0");
     add_unless_set(words, "--access-log", "off");
-    return children_.start({.name = worker_name(workers_++), .words = std::move(words), .is_quiet = true});
+    return children_.start({.name = worker_name(group, group.running++), .words = std::move(words), .is_quiet = true});
   }
 
   // Where the router tells how busy it is; any free port becomes a certain one for that.
   Status find_scale(std::vector<std::string>& words) {
-    if (cluster_.max_workers == cluster_.min_workers) return {};
+    if (!scales()) return {};
     std::string port = value_of(words, "--port");
     if (port == "0") {
       DI_TRY(const uint16_t chosen, free_port());
@@ -191,14 +221,13 @@ class LocalCluster {
   }
 
   // Nothing while the router does not say.
-  std::optional<double> read_utilisation() {
+  std::optional<Json> read_scale() {
     HttpCall call{.url = scale_url_};
     if (!cluster_.scale_key.empty()) call.headers.set("authorization", "Bearer " + cluster_.scale_key);
     const auto reply = scale_client_.send(call);
     if (!reply || reply->status != 200) return std::nullopt;
-    const auto body = Json::parse(reply->body);
-    const auto busy = body ? body->at("utilisation").to_double("utilisation") : Result<double>(body.error());
-    return busy ? std::optional<double>(*busy) : std::nullopt;
+    auto body = Json::parse(reply->body);
+    return body ? std::optional<Json>(*std::move(body)) : std::nullopt;
   }
 
   const ClusterFile& cluster_;
@@ -206,11 +235,9 @@ class LocalCluster {
   std::string etcd_;           // endpoints; "" = none
   ScratchFolder etcd_folder_;  // behind etcd, which is among the children
   Supervisor children_;
-  Autoscaler scaler_;
   HttpClient scale_client_;
   const SteadyClock clock_;
-  std::vector<uint16_t> ports_;
-  int32_t workers_ = 0;  // started and not retired
+  std::deque<Group> groups_;
   std::string scale_url_;
   int64_t next_scale_us_ = 0;
 };
@@ -221,7 +248,8 @@ class UpCommand final : public Command {
   std::string summary() const override { return "a whole cluster on this machine: a router and workers, supervised"; }
   std::string examples() const override { return "  deepinfer up deploy/examples/local.toml"; }
   std::vector<Positional> positionals() override {
-    return {{"CLUSTER.toml", "tables [router] and [worker] with the flags of route and serve, [scale], [etcd]", &words_, 1, 1}};
+    return {{"CLUSTER.toml", "tables [router], [worker], [encode], [prefill], [decode] with flags of route and serve, [scale], [etcd]",
+             &words_, 1, 1}};
   }
 
   Result<int> run() override {

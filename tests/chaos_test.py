@@ -10,7 +10,7 @@ import threading
 import time
 
 from cases import case, main
-from cluster_harness import MODEL, free_port, story_of, worker
+from cluster_harness import MODEL, free_port, long_text, story_of, worker
 from serve_harness import Server, eventually
 
 SECONDS = float(os.environ.get('CHAOS_SECONDS', '20'))
@@ -62,9 +62,9 @@ class Wire:
 class Chaos:
     """Does one thing after another to the workers; at least one is left alone."""
 
-    def __init__(self, stack, count, draw):
-        self.stack, self.draw, self.done = stack, draw, {}
-        self.workers = [stack.enter_context(worker()) for _ in range(count)]
+    def __init__(self, stack, roles, draw):
+        self.stack, self.draw, self.done, self.roles = stack, draw, {}, roles
+        self.workers = [stack.enter_context(worker('--role', role)) for role in roles]
         self.wires = [Wire(w.worker_port) for w in self.workers]
 
     def kill(self, i):
@@ -72,7 +72,7 @@ class Chaos:
         self.workers[i].process.kill()
         self.workers[i].process.wait()
         time.sleep(self.draw.uniform(0, 1))
-        self.workers[i] = self.stack.enter_context(worker(port=port))
+        self.workers[i] = self.stack.enter_context(worker('--role', self.roles[i], port=port))
 
     def stop_for_a_while(self, i):
         self.workers[i].process.send_signal(signal.SIGSTOP)
@@ -103,14 +103,24 @@ class Chaos:
 
 @case
 def every_answer_ends_once_with_its_own_bytes():
+    torment(('all', 'all', 'all'))
+
+
+@case
+def so_it_does_where_workers_have_roles():
+    router = torment(('prefill', 'decode', 'prefill', 'decode'), behind=long_text('a tale', 60))
+    assert router['handed'] > 0, router
+
+
+def torment(roles, behind=''):
     print(f'CHAOS_SEED={SEED} CHAOS_SECONDS={SECONDS}', flush=True)
     draw = random.Random(SEED)
     lengths = {seed: draw.choice((20, 120, 300)) for seed in range(12)}
     with Server(model=MODEL) as alone:
-        expected = {seed: story_of(alone, seed, tokens) for seed, tokens in lengths.items()}
+        expected = {seed: story_of(alone, seed, tokens, behind=f'{seed}. {behind}') for seed, tokens in lengths.items()}
     wrong, answered, refused = [], [], []
     with contextlib.ExitStack() as stack:
-        chaos = Chaos(stack, 3, draw)
+        chaos = Chaos(stack, roles, draw)
         router = stack.enter_context(Server('--workers', ','.join(wire.address for wire in chaos.wires), '--port', str(free_port()), model=MODEL, command='route'))
         eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'the router is not ready')
         until = time.monotonic() + SECONDS
@@ -120,7 +130,7 @@ def every_answer_ends_once_with_its_own_bytes():
             while time.monotonic() < until and not wrong:
                 seed = mine.choice(list(lengths))
                 try:
-                    got = story_of(router, seed, lengths[seed])
+                    got = story_of(router, seed, lengths[seed], behind=f'{seed}. {behind}')
                 except AssertionError as refusal:
                     # Not accepted, with retry-after: a client asks again.
                     if 'no worker is ready' in str(refusal):
@@ -140,13 +150,15 @@ def every_answer_ends_once_with_its_own_bytes():
         for thread in clients:
             thread.join()
         moved = router.metric('deepinfer_router_moved_total')
-        print(f'{len(answered)} answers, {len(refused)} refused, {moved:.0f} moves, {chaos.done}', flush=True)
+        handed = router.metric('deepinfer_router_handed_total')
+        print(f'{len(answered)} answers, {len(refused)} refused, {moved:.0f} moves, {handed:.0f} handed on, {chaos.done}', flush=True)
         assert not wrong, wrong[0]
         assert len(answered) > 10 and moved > 0 and len(refused) < len(answered) / 4
         eventually(lambda: router.metric('deepinfer_router_requests') == 0, 'requests are left in the router')
         for one in chaos.workers:
             eventually(lambda one=one: one.metric('deepinfer_engine_running') + one.metric('deepinfer_engine_waiting') == 0, 'requests run on in a worker')
             eventually(lambda one=one: one.metric('deepinfer_engine_pages_leased') == 0, 'pages stay leased')
+        return {'moved': moved, 'handed': handed}
 
 
 main()

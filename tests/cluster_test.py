@@ -12,70 +12,8 @@ import threading
 import time
 
 from cases import case, main
-from cluster_harness import MODEL, story_of, worker
+from cluster_harness import MODEL, cluster, in_parallel, requests_of_all_kinds, story_of, words_of, worker
 from serve_harness import Server, chat_body, eventually, path, picture, run, script, slow
-
-@contextlib.contextmanager
-def cluster(count, *flags, model=MODEL, worker_flags=()):
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(worker(*worker_flags, model=model)) for _ in range(count)]
-        addresses = ','.join(f'127.0.0.1:{w.worker_port}' for w in workers)
-        router = stack.enter_context(Server('--workers', addresses, *flags, model=model, command='route'))
-        eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'the router is not ready')
-        yield router, workers
-
-
-def requests_of_all_kinds():
-    """(path, body): what clients ask for, each with a seed."""
-    out = []
-    for i in range(9):
-        body = chat_body(f'What is {i} + {i * 3}? Say why.', seed=i, max_tokens=24)
-        out.append(('/v1/chat/completions', body | [{'temperature': 0}, {'temperature': 0.9}, {'top_p': 0.8}, {'n': 2}, {'logprobs': True, 'top_logprobs': 3},
-                                                    {'stop': ['a']}, {'presence_penalty': 0.5}, {'thinking': {'type': 'enabled'}}, {'logit_bias': {'300': 5}}][i]))
-    out.append(('/v1/completions', {'model': 'test', 'prompt': 'The fox', 'max_tokens': 16, 'seed': 3}))
-    out.append(('/v1/messages', {'model': 'test', 'max_tokens': 20, 'messages': [{'role': 'user', 'content': 'Tell me of a lamp.'}], 'temperature': 0}))
-    out.append(('/v1/responses', {'model': 'test', 'input': 'Tell me of a train.', 'max_output_tokens': 20, 'temperature': 0}))
-    out.append(('/v1/chat/completions', chat_body([{'type': 'text', 'text': 'What colour?'}, {
-        'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(picture()).decode()}}], seed=4, max_tokens=12)))
-    shape = {'type': 'object', 'properties': {'name': {'type': 'string', 'maxLength': 9}, 'age': {'type': 'integer', 'maximum': 99}}, 'required': ['name', 'age'], 'additionalProperties': False}
-    schema = {'type': 'json_schema', 'json_schema': {'name': 'person', 'schema': shape, 'strict': True}}
-    tool = {'type': 'function', 'function': {'name': 'add', 'description': 'Adds.', 'strict': True, 'parameters': {
-        'type': 'object', 'properties': {'a': {'type': 'integer', 'maximum': 99}}, 'required': ['a'], 'additionalProperties': False}}}
-    for more in ({'response_format': schema}, {'response_format': schema, 'thinking': {'type': 'enabled'}}, {'response_format': {'type': 'regex', 'regex': '[a-c]{3,9}'}},
-                 {'tools': [tool], 'tool_choice': 'required'}, {'response_format': {'type': 'grammar', 'grammar': 'root ::= "yes" | "no"'}}):
-        out.append(('/v1/chat/completions', chat_body('A person, please.', seed=8, temperature=0.8, max_tokens=60, **more) | more))
-    long = ' '.join(f'Number {i} is followed by number {i + 1}.' for i in range(120))
-    out += [('/v1/chat/completions', chat_body(long + f' What follows {i}?', seed=i, max_tokens=12)) for i in range(3)]
-    return out
-
-
-def words_of(answer):
-    """What a client reads, without ids and times."""
-    answer = json.loads(json.dumps(answer))
-    for name in ('id', 'created', 'created_at', 'completed_at', 'system_fingerprint'):
-        answer.pop(name, None)
-    answer['usage'] = {k: v for k, v in answer['usage'].items() if k in ('prompt_tokens', 'completion_tokens', 'input_tokens', 'output_tokens')}
-    for choice in answer.get('choices', []):
-        for call in choice.get('message', {}).get('tool_calls') or []:
-            call.pop('id')
-    for item in answer.get('output', []) + (answer.get('content') or []):
-        item.pop('id', None)
-        item.pop('signature', None)
-        item.pop('encrypted_content', None)
-    return answer
-
-
-def in_parallel(calls):
-    results = [None] * len(calls)
-
-    def one(i):
-        results[i] = calls[i]()
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 @case

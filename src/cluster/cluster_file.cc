@@ -9,6 +9,8 @@
 namespace deepinfer {
 namespace {
 
+constexpr std::string_view kGroups[] = {"worker", "encode", "prefill", "decode"};
+
 Error at(std::string_view name, const toml::node& node, const std::string& message) {
   return invalid_argument(fmt::format("{}:{}: {}", name, node.source().begin.line, message));
 }
@@ -38,7 +40,7 @@ Result<std::vector<std::string>> words_of(std::string_view name, const toml::tab
 }
 
 // How many workers.
-Status read_counts(std::string_view name, const toml::table& table, ClusterFile& cluster) {
+Status read_counts(std::string_view name, const toml::table& table, WorkerGroup& group) {
   for (const auto& [key, least, most] :
        {std::tuple("count", true, true), std::tuple("min", true, false), std::tuple("max", false, true)}) {
     const toml::node* node = table.get(key);
@@ -46,10 +48,22 @@ Status read_counts(std::string_view name, const toml::table& table, ClusterFile&
     const int64_t workers = node->is_integer() ? node->as_integer()->get() : 0;
     if (workers < 1 || workers > kMaxLocalWorkers)
       return at(name, *node, fmt::format("'{}' must be from 1 to {}", key, kMaxLocalWorkers));
-    if (least) cluster.min_workers = static_cast<int32_t>(workers);
-    if (most) cluster.max_workers = static_cast<int32_t>(workers);
-    cluster.max_workers = std::max(cluster.max_workers, cluster.min_workers);
+    if (least) group.min = static_cast<int32_t>(workers);
+    if (most) group.max = static_cast<int32_t>(workers);
+    group.max = std::max(group.max, group.min);
   }
+  return {};
+}
+
+Status read_group(std::string_view name, std::string_view key, const toml::table& table, ClusterFile& cluster) {
+  WorkerGroup group;
+  DI_TRY(group.words, words_of(name, table));
+  DI_CHECK_OK(read_counts(name, table, group));
+  if (key != "worker") {
+    group.role = key;
+    group.words.insert(group.words.end(), {"--role", group.role});
+  }
+  cluster.groups.push_back(std::move(group));
   return {};
 }
 
@@ -102,15 +116,17 @@ Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view n
       DI_CHECK_OK(read_etcd(name, entries, cluster));
     } else if (key.str() == "router") {
       DI_TRY(cluster.router, words_of(name, entries));
-    } else if (key.str() == "worker") {
-      DI_TRY(cluster.worker, words_of(name, entries));
-      DI_CHECK_OK(read_counts(name, entries, cluster));
+    } else if (std::find(std::begin(kGroups), std::end(kGroups), key.str()) != std::end(kGroups)) {
+      DI_CHECK_OK(read_group(name, key.str(), entries, cluster));
     } else {
-      return at(name, node, fmt::format("unknown '{}': there are [router], [worker], [scale] and [etcd]", key.str()));
+      return at(name, node,
+                fmt::format("unknown '{}': there are [router], [worker], [encode], [prefill], [decode], [scale] and [etcd]", key.str()));
     }
   }
-  cluster.scale.min = cluster.min_workers;
-  cluster.scale.max = cluster.max_workers;
+  if (cluster.groups.empty()) cluster.groups.emplace_back();
+  const bool answers =
+      std::any_of(cluster.groups.begin(), cluster.groups.end(), [](const auto& g) { return g.role != "encode"; });
+  if (!answers) return invalid_argument(fmt::format("{}: workers of [encode] answer nothing: add [worker] or [decode]", name));
   return cluster;
 }
 

@@ -21,6 +21,7 @@ Fleet::Fleet(RoutingPolicy policy, int32_t workers, int64_t stall_us)
       workers_(static_cast<size_t>(workers)),
       index_(workers),
       views_(workers_.size()),
+      decode_views_(workers_.size()),
       held_(workers_.size()) {}
 
 Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
@@ -39,11 +40,13 @@ Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
                     other.model, other.fingerprint, other.context, facts_.model, facts_.fingerprint, facts_.context));
   }
   // Answers that fit one worker only would not survive it.
-  facts_.pages = std::min(facts_.pages, other.pages);
+  if (hello.role != WorkerRole::kEncode) facts_.pages = std::min(facts_.pages, other.pages);
   index_.clear(worker);
   Worker& w = at(worker);
   w = {.known = true,
        .is_open = true,
+       .role = hello.role,
+       .page_port = hello.page_port,
        .room = other.max_batch + other.queue_limit,
        .slots = other.max_batch,
        .heard_us = now_us,
@@ -129,22 +132,24 @@ bool Fleet::hangs(int32_t worker, int64_t now_us) const {
 
 bool Fleet::any_ready(int64_t now_us) const {
   for (size_t i = 0; i < workers_.size(); ++i) {
-    if (is_choice(static_cast<int32_t>(i), now_us) && !is_slow(workers_[i])) return true;
+    const auto worker = static_cast<int32_t>(i);
+    if (workers_[i].role != WorkerRole::kEncode && is_choice(worker, now_us) && !is_slow(workers_[i])) return true;
   }
   return false;
 }
 
-ScaleSample Fleet::scale_sample(int64_t now_us) const {
+ScaleSample Fleet::scale_sample(int64_t now_us, std::string_view role) const {
   ScaleSample sample;
   double used = 0, pages = 0, active = 0;
   const double unmeasured = mean_us_per_token();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = workers_[i];
-    if (!trouble(static_cast<int32_t>(i), now_us).empty()) continue;
+    const bool counts = role.empty() || role == kWorkerRoleNames[static_cast<size_t>(w.role)];
+    if (!counts || !trouble(static_cast<int32_t>(i), now_us).empty()) continue;
     ++sample.workers;
     used += w.load.pages - w.load.free_pages - w.load.cached_pages;
     pages += w.load.pages;
-    active += std::max(w.inside, w.load.running + w.load.waiting);
+    active += std::max(w.inside, w.load.running + w.load.waiting) + w.coming;
     sample.queue_seconds += static_cast<double>(w.queued_tokens) * (w.us_per_token > 0 ? w.us_per_token : unmeasured) * 1e-6;
   }
   if (sample.workers == 0) return sample;
@@ -168,29 +173,6 @@ double Fleet::mean_us_per_token() const {
     if (worker.us_per_token > 0) sum += worker.us_per_token, count += 1;
   }
   return count > 0 ? sum / count : kUnmeasuredUs;
-}
-
-Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us,
-                       bool tight) {
-  index_.match(keys, held_);
-  const bool any_quick = any_ready(now_us);
-  const double unmeasured = mean_us_per_token();
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const Worker& w = workers_[i];
-    const auto worker = static_cast<int32_t>(i);
-    const bool is_avoided = std::find(avoided.begin(), avoided.end(), worker) != avoided.end();
-    const bool is_left = any_quick && is_slow(w);
-    views_[i] = {.ready = !is_avoided && !is_left && !is_full(w, tight) && is_choice(worker, now_us),
-                 .hit_tokens = std::min(int64_t{held_[i]} * facts_.page_tokens, prompt.tokens - 1),
-                 .queued_tokens = w.queued_tokens,
-                 .active_requests = std::max(w.inside, w.load.running + w.load.waiting),
-                 .held_tokens = int64_t{w.load.pages - w.load.free_pages - w.load.cached_pages} * facts_.page_tokens,
-                 .capacity_tokens = int64_t{w.load.pages} * facts_.page_tokens,
-                 .us_per_token = w.us_per_token > 0 ? w.us_per_token : unmeasured};
-  }
-  PromptView numbered = prompt;
-  numbered.number = placements_++;
-  return place_prefill(policy_, numbered, views_);
 }
 
 Error Fleet::why_none(int64_t now_us) const {
@@ -235,7 +217,7 @@ void Fleet::note_answer(int64_t uncached_prompt_tokens, int64_t output_tokens) {
 Fleet::Capacity Fleet::capacity(int64_t now_us) const {
   Capacity out;
   for (size_t i = 0; i < workers_.size(); ++i) {
-    if (!is_choice(static_cast<int32_t>(i), now_us)) continue;
+    if (workers_[i].role == WorkerRole::kEncode || !is_choice(static_cast<int32_t>(i), now_us)) continue;
     out.room += workers_[i].room;
     out.slots += workers_[i].slots;
   }

@@ -182,5 +182,48 @@ TEST(Fleet, HotPrefixesSpread) {
   for (const int at_one : placed) EXPECT_GE(at_one, 5);
 }
 
+TEST(Fleet, RolesSplitTheWork) {
+  constexpr WorkerRole kRoles[] = {WorkerRole::kEncode, WorkerRole::kPrefill, WorkerRole::kDecode, WorkerRole::kDecode};
+  Fleet fleet(RoutingPolicy::kDefault, 4, 30'000'000);
+  for (int32_t w = 0; w < 4; ++w) {
+    EXPECT_TRUE(fleet.hear(w, HelloMessage{.facts = facts(), .role = kRoles[w], .page_port = 9}, 0));
+    fleet.hear(w, load(), 0);
+  }
+  const auto prompt = keys(1, 20);
+  const RouteChoice apart = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
+  EXPECT_EQ(apart.placed.worker, 1);
+  ASSERT_GE(apart.decode, 2);
+  EXPECT_EQ(apart.held_pages, 0);
+  fleet.note_coming(apart.decode, 1400);
+  EXPECT_NE(fleet.route({.tokens = 1300}, 1400, prompt, {}, 0).decode, apart.decode) << "what is coming counts";
+  fleet.note_came(apart.decode, 1400);
+  // Little to compute stays together.
+  EXPECT_EQ(fleet.route({.tokens = 300}, 400, prompt, {}, 0).decode, -1);
+  EXPECT_GE(fleet.route({.tokens = 300}, 400, prompt, {}, 0).placed.worker, 2);
+  ASSERT_TRUE(fleet.hear(3, BlocksMessage{.sequence = 0, .stored = keys(1, 15)}));
+  const RouteChoice known = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
+  EXPECT_EQ(known.placed.worker, 3);
+  EXPECT_EQ(known.decode, -1);
+  // No room for the answer where it would be decoded.
+  EXPECT_EQ(fleet.route({.tokens = 5000}, 7000, {}, {}, 0).decode, -1);
+  // Whoever is left does it.
+  const int32_t decoders[] = {2, 3};
+  EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, prompt, decoders, 0).placed.worker, 1);
+  const int32_t prefill[] = {1};
+  EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, {}, prefill, 0).decode, -1);
+  for (int i = 0; i < 3; ++i) fleet.note_coming(2, 10), fleet.note_coming(3, 10);
+  EXPECT_EQ(fleet.route({.tokens = 300}, 400, prompt, {}, 0).placed.worker, -1) << "who is full is waited for";
+  for (int i = 0; i < 3; ++i) fleet.note_came(2, 10), fleet.note_came(3, 10);
+  const int32_t all_but_encode[] = {1, 2, 3};
+  EXPECT_EQ(fleet.route({.tokens = 1300}, 1400, prompt, all_but_encode, 0).placed.worker, -1);
+  EXPECT_EQ(fleet.place(Work::kPicture, {.tokens = 9}, {}, {}, 0).worker, 0);
+  const int32_t encode[] = {0};
+  EXPECT_GT(fleet.place(Work::kPicture, {.tokens = 9}, {}, encode, 0).worker, 0);
+  EXPECT_EQ(fleet.scale_sample(0, "decode").workers, 2);
+  EXPECT_EQ(fleet.scale_sample(0).workers, 4);
+  for (int32_t w = 1; w < 4; ++w) fleet.lose(w, "gone");
+  EXPECT_FALSE(fleet.any_ready(0)) << "pictures alone are no service";
+}
+
 }  // namespace
 }  // namespace deepinfer

@@ -19,10 +19,14 @@ struct Flight {
   RequestId id = 0;
   Request request;  // with `answered`: what the client has
   EventHandler handler;
-  std::vector<PageKey> keys;     // of its prompt
-  int64_t limit = 0;             // tokens of the whole answer
-  Placement placed;              // worker < 0: it waits for one
-  uint64_t number = 0;           // of this placement, on its link
+  std::vector<PageKey> keys;  // of its prompt
+  int64_t limit = 0;          // tokens of the whole answer
+  Placement placed;           // worker < 0: it waits for one
+  uint64_t number = 0;        // of this placement, on its link
+  // This placement ends behind the first token; the pages of its prompt go to that worker meanwhile, where it goes on. -1: none.
+  int32_t decode = -1;
+  uint64_t hand_over = 0;        // the number they go under
+  int64_t coming_tokens = 0;     // counted there for it
   bool computing = false;        // the placement's work is still counted
   std::vector<int32_t> avoided;  // workers that refused it or were lost, since it last moved
   bool has_begun = false;        // a token has come
@@ -35,6 +39,11 @@ struct Flight {
   Usage usage;             // of the first placement
 };
 
+// Its prompt is computed, and the rest of the answer is somebody else's.
+inline bool hands_on(const Flight& flight, const Event& event) {
+  return event.finish == FinishReason::kLength && flight.decode >= 0 &&
+         static_cast<int64_t>(flight.request.answered.size()) < flight.limit;
+}
 // Its last event if that needs no worker: it was cancelled, cut, is as long as it may be or too late, or has moved more than
 // `max_moves` times, the last time because of `why`.
 std::optional<Event> end_without_worker(const Flight& flight, int64_t now_us, int32_t max_moves, const std::string& why);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "cluster/fleet.h"
 #include "cluster/flight.h"
 #include "cluster/member_table.h"
@@ -23,6 +24,8 @@ namespace {
 
 constexpr int64_t kTickUs = 100'000, kReconnectUs = 300'000, kEncodeUs = 60'000'000, kLateUs = 500'000;
 constexpr int32_t kNoWorker = -1;
+// Of an answer, that a worker must have room for before it is chosen to decode it; more of it comes as others end.
+constexpr int64_t kReservedTokens = 1024;
 
 using FlightPtr = std::shared_ptr<Flight>;
 
@@ -46,6 +49,7 @@ class HubRouter final : public Router {
   }
 
   Status start() {
+    DI_TRY(hand_overs_, draw_seed());
     DI_TRY(hub_, FrameHub::open({.security = options_.security},
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
@@ -85,16 +89,12 @@ class HubRouter final : public Router {
     return fleet_.why_none(clock_.now_us());
   }
 
-  ScaleSample scale() const override {
-    const std::lock_guard lock(mutex_);
-    return fleet_.scale_sample(clock_.now_us());
-  }
-
   RouterStats stats() const override {
     const std::lock_guard lock(mutex_);
     RouterStats out;
     out.moved = moved_;
     out.refused = refused_;
+    out.handed = handed_;
     out.inside = static_cast<int64_t>(flights_.size());
     std::vector<int32_t> inside(links_.size());
     for (const auto& [id, flight] : flights_) {
@@ -107,6 +107,11 @@ class HubRouter final : public Router {
         out.workers.push_back({address_text(member->at), fleet_.trouble(worker, clock_.now_us()), inside[i], links_[i].placed});
     }
     return out;
+  }
+
+  ScaleSample scale(std::string_view role) const override {
+    const std::lock_guard lock(mutex_);
+    return fleet_.scale_sample(clock_.now_us(), role);
   }
 
   Result<RequestId> submit(Request request, EventHandler handler) override {
@@ -193,7 +198,10 @@ class HubRouter final : public Router {
     {
       const std::lock_guard lock(mutex_);
       message.number = ++next_number_;
-      const Placement placed = fleet_.place({.tokens = 1 + image.tokens, .hash = message.number}, {}, {}, clock_.now_us());
+      // Equal pictures to one worker, which keeps what it has made of them.
+      const uint64_t content = hash_bytes(image.content_hash);
+      const Placement placed = fleet_.place(Work::kPicture, {.tokens = 1 + image.tokens, .hash = content, .session = content}, {},
+                                            {}, clock_.now_us());
       if (placed.worker < 0 || leaving_) return fleet_.refusal(clock_.now_us());
       rows = pictures_.add(message.number, placed.worker);
       hub_->send(links_[static_cast<size_t>(placed.worker)].id, EncodeMessage::kType, write_message(message));
@@ -216,7 +224,7 @@ class HubRouter final : public Router {
       return exhausted(fmt::format("this key has {} requests inside, as many as may be: try again later", mine));
     }
     const int64_t objective_us = options_.first_token_us[static_cast<size_t>(flight->request.retention)];
-    if (const Placement best = objective_us > 0 ? choose(*flight, now_us, false) : Placement();
+    if (const Placement best = objective_us > 0 ? route_of(*flight, now_us, false).placed : Placement();
         best.worker >= 0 && best.first_token_us > static_cast<double>(objective_us)) {
       ++refused_;
       return exhausted(
@@ -255,16 +263,17 @@ class HubRouter final : public Router {
     hub_->post([this] { retry_waiting(); });
   }
 
-  Placement choose(const Flight& flight, int64_t now_us, bool tight) {
-    const int64_t tokens = static_cast<int64_t>(flight.request.prompt.size() + flight.request.answered.size());
-    return fleet_.place({.tokens = tokens, .hash = flight.id, .session = tenant_hash(flight)}, flight.keys, flight.avoided,
-                        now_us, tight);
-  }
-
-  bool place(const FlightPtr& flight) {
+  // `handed`: its prompt is computed, and its pages are on their way.
+  bool place(const FlightPtr& flight, bool handed = false) {
     const int64_t now_us = clock_.now_us();
-    flight->placed = choose(*flight, now_us, takes_turns(*flight));
+    const uint64_t pages = flight->hand_over;
+    const int32_t next = drop_coming(*flight);
+    handed = handed && next >= 0 && fleet_.can_take(next, now_us);
+    const RouteChoice route =
+        handed ? RouteChoice{.placed = {.worker = next}} : route_of(*flight, now_us, takes_turns(*flight));
+    flight->placed = route.placed;
     if (flight->placed.worker < 0) return false;
+    handed_ += handed;
     flight->is_queued = false;
     accounts_.charge(flight->account, flight->placed.computed_tokens);
     fleet_.note_placed(flight->placed, flight->keys);
@@ -272,20 +281,53 @@ class HubRouter final : public Router {
     flight->computing = true;
     flight->number = ++next_number_;
     numbers_[flight->number] = flight;
-    submit_to_worker(*flight, now_us);
+    if (route.decode >= 0) note_coming(*flight, route.decode);
+    SubmitMessage message{.number = flight->number, .hand_over = handed ? pages : flight->hand_over};
+    if (route.decode >= 0) {
+      message.to_host = members_.at(route.decode)->at.host;
+      message.to_port = fleet_.page_port(route.decode);
+      message.first_page = route.held_pages;
+    }
+    submit_to_worker(*flight, std::move(message), now_us);
     if (flight->cancelled) send(*flight, CancelMessage{flight->number});
     if (flight->cut >= 0) send(*flight, FinishMessage{flight->number, flight->cut - 1});
     return true;
   }
 
   // The request is lent to the message and not copied: it may hold the rows of many pictures.
-  void submit_to_worker(Flight& flight, int64_t now_us) {
+  void submit_to_worker(Flight& flight, SubmitMessage message, int64_t now_us) {
     const int64_t deadline_us = flight.request.deadline_us;
-    SubmitMessage message{flight.number, std::move(flight.request)};
+    message.request = std::move(flight.request);
     if (deadline_us > 0) message.request.deadline_us = std::max<int64_t>(1, deadline_us - now_us);
+    if (flight.decode >= 0) message.request.max_tokens = static_cast<int32_t>(message.request.answered.size()) + 1;
     send(flight, message);
     flight.request = std::move(message.request);
     flight.request.deadline_us = deadline_us;
+    flight.request.max_tokens = static_cast<int32_t>(flight.limit);
+  }
+
+  RouteChoice route_of(const Flight& flight, int64_t now_us, bool tight) {
+    const auto have = static_cast<int64_t>(flight.request.answered.size()), left = flight.limit - have;
+    const int64_t tokens = static_cast<int64_t>(flight.request.prompt.size()) + have;
+    const PromptView view{.tokens = tokens, .hash = flight.id, .session = tenant_hash(flight)};
+    // The last token needs nobody behind it.
+    if (left < 2) return {.placed = fleet_.place(view, flight.keys, flight.avoided, now_us, tight)};
+    return fleet_.route(view, tokens + std::min(left, kReservedTokens), flight.keys, flight.avoided, now_us, tight);
+  }
+
+  void note_coming(Flight& flight, int32_t worker) {
+    flight.decode = worker;
+    flight.hand_over = hand_overs_ + flight.number;
+    flight.coming_tokens = static_cast<int64_t>(flight.request.prompt.size() + flight.request.answered.size());
+    fleet_.note_coming(worker, flight.coming_tokens);
+  }
+
+  // Who was expecting it.
+  int32_t drop_coming(Flight& flight) {
+    const int32_t worker = std::exchange(flight.decode, kNoWorker);
+    if (worker >= 0) fleet_.note_came(worker, flight.coming_tokens);
+    flight.hand_over = 0;
+    return worker;
   }
 
   static uint64_t tenant_hash(const Flight& flight) {
@@ -317,12 +359,27 @@ class HubRouter final : public Router {
     if (end) deliver(flight, std::move(*end));
   }
 
+  // Its prompt is computed. Calls handlers.
+  void hand_on(const FlightPtr& flight) {
+    std::optional<Event> end;
+    {
+      const std::lock_guard lock(mutex_);
+      leave(*flight);
+      flight->waits_since_us = clock_.now_us();
+      end = end_without_worker(*flight, clock_.now_us(), options_.max_moves, "");
+      if (!end) place(flight, true);  // else a tick tries again
+      place_queued();
+    }
+    if (end) deliver(flight, std::move(*end));
+  }
+
   // Calls the handler.
   void deliver(const FlightPtr& flight, Event event) {
     event.request = flight->id;
     if (event.finish != FinishReason::kNone) {
       const std::lock_guard lock(mutex_);
       leave(*flight);
+      drop_coming(*flight);
       flight->is_queued = false;
       if (event.index > 0) fleet_.note_answer(event.usage.prompt_tokens - event.usage.cached_tokens, event.index);
       if (flights_.erase(flight->id) > 0) accounts_.leave(flight->account);
@@ -442,6 +499,7 @@ class HubRouter final : public Router {
       if (!flight || worker != flight->placed.worker) return {};
       gave_up = event.finish == FinishReason::kCancelled && !flight->cancelled;
     }
+    bool goes_on = false;
     // Nobody here asked for that end: the worker is going.
     if (gave_up) return move(flight, "was stopped", worker), Status();
     {
@@ -452,7 +510,9 @@ class HubRouter final : public Router {
       }
       if (event.token) accounts_.charge(flight->account, 1);
       if (event.token && std::exchange(flight->computing, false)) fleet_.note_computed(flight->placed, flight->keys);
+      goes_on = hands_on(*flight, event);
     }
+    if (goes_on) return hand_on(flight), Status();
     deliver(flight, std::move(event));
     return {};
   }
@@ -583,8 +643,9 @@ class HubRouter final : public Router {
   FairLanes<FlightPtr> lanes_;
   RequestId last_id_ = 0;
   uint64_t next_number_ = 0;
-  int64_t moved_ = 0, refused_ = 0;
-  bool closing_ = false;  // the hub's thread only
+  int64_t moved_ = 0, refused_ = 0, handed_ = 0;
+  uint64_t hand_overs_ = 0;  // drawn; their numbers begin here
+  bool closing_ = false;     // the hub's thread only
   std::atomic<bool> leaving_{false};
   std::unique_ptr<FrameHub> hub_;
 };

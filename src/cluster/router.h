@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/membership.h"
@@ -48,6 +49,7 @@ struct RouterStats {
   };
   std::vector<Worker> workers;
   int64_t moved = 0;    // requests that went on elsewhere
+  int64_t handed = 0;   // prompts whose answers went on where their pages had been sent
   int64_t waiting = 0;  // accepted ones without a worker now
   int64_t refused = 0;  // because of their tenant's share, or of the time to their first token
   int64_t inside = 0;
@@ -67,7 +69,8 @@ class Router : public TokenService {
   virtual void set_workers(std::vector<Member> members) = 0;
   virtual Status health() const = 0;
   virtual RouterStats stats() const = 0;
-  virtual ScaleSample scale() const = 0;
+  // Of the workers of a role (kWorkerRoleNames) that are ready; "" = of all.
+  virtual ScaleSample scale(std::string_view role) const = 0;
   // The rows of a picture, by the vision tower of some worker. Waits.
   virtual Result<std::vector<uint16_t>> encode(const PreparedImage& image) = 0;
   // No picture is waited for any more.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "cluster/page_exchange.h"
 #include "cluster/router.h"
 
 namespace deepinfer {
@@ -34,8 +35,27 @@ std::string metrics_text(const RouterStats& stats) {
   one(out, "deepinfer_router_moved_total", "counter", "Requests that went on at another worker", stats.moved);
   one(out, "deepinfer_router_refused_total", "counter", "Refused for their key's share or their predicted first token",
       stats.refused);
+  one(out, "deepinfer_router_handed_total", "counter", "Prompts that went on where their pages were sent", stats.handed);
   one(out, "deepinfer_router_requests", "gauge", "Accepted requests that have not ended", stats.inside);
   one(out, "deepinfer_router_waiting", "gauge", "Of those, without a worker now", stats.waiting);
+  return out;
+}
+
+std::string metrics_text(const PageExchangeStats& stats) {
+  std::string out;
+  const auto count = [&](const char* name, const char* help, int64_t value) {
+    one(out, fmt::format("deepinfer_hand_over_{}", name).c_str(), "counter", help, value);
+  };
+  count("pages_sent_total", "Pages sent to workers that go on with their prompts", stats.pages_sent);
+  count("pages_received_total", "Pages received of prompts that go on here", stats.pages_received);
+  count("bytes_received_total", "Bytes of pages and states received", stats.bytes_received);
+  count("sent_total", "Hand-overs from here that came whole", stats.sent);
+  count("lost_total", "Hand-overs from here that did not", stats.lost);
+  count("retried_total", "Hand-overs whose connection broke and was tried again", stats.retried);
+  count("received_total", "Hand-overs to here that came whole", stats.received);
+  count("late_total", "Hand-overs to here whose rest was computed", stats.late);
+  count("refused_total", "Hand-overs to here without memory for them", stats.refused);
+  count("receive_microseconds_total", "From the first byte to the last of whole ones", stats.receive_us);
   return out;
 }
 

@@ -26,11 +26,17 @@ namespace deepinfer {
 // Differs when any message does.
 inline constexpr uint32_t kClusterProtocol = 2;
 
+// What a worker is for. One that computes prompts or decodes does the other, too, where there is nobody else.
+enum class WorkerRole : uint8_t { kAll, kEncode, kPrefill, kDecode };
+inline constexpr std::string_view kWorkerRoleNames[] = {"all", "encode", "prefill", "decode"};
+
 // Worker to router, first on a link.
 struct HelloMessage {
   static constexpr uint8_t kType = 1;
   uint32_t protocol = kClusterProtocol;
   ServiceFacts facts;
+  WorkerRole role = WorkerRole::kAll;
+  uint16_t page_port = 0;  // of its page exchange
 };
 
 // Router to worker.
@@ -38,6 +44,11 @@ struct SubmitMessage {
   static constexpr uint8_t kType = 2;
   uint64_t number = 0;
   Request request;  // its deadline is what is left of it, in microseconds
+  // Not 0: its pages are handed over. To whom, and from which one on; without a host: to this worker, which has the first token.
+  uint64_t hand_over = 0;
+  std::string to_host;
+  uint16_t to_port = 0;
+  int64_t first_page = 0;
 };
 struct CancelMessage {
   static constexpr uint8_t kType = 3;
@@ -208,9 +219,14 @@ requires(SameWire<T, ServiceFacts>) void wire_field(IO& io, T& f) {
 }
 
 template <class IO, class T>
-requires(SameWire<T, HelloMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.protocol, m.facts); }
+requires(SameWire<T, HelloMessage>) void wire_message(IO& io, T& m) {
+  wire_fields(io, m.protocol, m.facts, m.page_port);
+  wire_choice(io, m.role, WorkerRole::kDecode);
+}
 template <class IO, class T>
-requires(SameWire<T, SubmitMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.number, m.request); }
+requires(SameWire<T, SubmitMessage>) void wire_message(IO& io, T& m) {
+  wire_fields(io, m.number, m.request, m.hand_over, m.to_host, m.to_port, m.first_page);
+}
 template <class IO, class T>
 requires(SameWire<T, CancelMessage>) void wire_message(IO& io, T& m) { wire_fields(io, m.number); }
 template <class IO, class T>

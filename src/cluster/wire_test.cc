@@ -21,6 +21,7 @@ SubmitMessage some_submit() {
   m.request.deadline_us = 5'000'000;
   m.request.retention = RetentionClass::kAgent;
   m.request.original_prompt_tokens = 3;
+  m.hand_over = 1234567, m.to_host = "10.0.0.8", m.to_port = 8201, m.first_page = 2;
   return m;
 }
 

@@ -28,6 +28,9 @@ class HubWorkerPort final : public WorkerPort {
   ~HubWorkerPort() override { withdraw(); }
 
   Status start() {
+    FrameHubOptions pages = options_.hub;
+    pages.port = options_.page_port;
+    DI_TRY(exchange_, PageExchange::open({.hub = pages}));
     DI_TRY(hub_, FrameHub::open(options_.hub,
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
@@ -39,6 +42,8 @@ class HubWorkerPort final : public WorkerPort {
   uint16_t port() const override { return hub_->port(); }
 
   void serve(Host& host) override {
+    const Engine::TransferSizes sizes = host.engine().transfer_sizes();
+    exchange_->serve({host.facts().fingerprint, sizes.page, sizes.state, sizes.whole});
     const std::lock_guard lock(mutex_);
     host_ = &host;
     for (auto& [link, router] : routers_) say_hello(link, router);
@@ -80,6 +85,13 @@ class HubWorkerPort final : public WorkerPort {
 
   void drain() override { draining_ = true; }
 
+  std::string metrics() const override {
+    constexpr const char* kPictures =
+        "# HELP deepinfer_worker_pictures_total Pictures encoded for routers\n# TYPE deepinfer_worker_pictures_total counter\n"
+        "deepinfer_worker_pictures_total {}\n";
+    return metrics_text(exchange_->stats()) + fmt::format(kPictures, pictures_.load());
+  }
+
   size_t num_running() const override {
     const std::lock_guard lock(mutex_);
     size_t count = 0;
@@ -108,7 +120,8 @@ class HubWorkerPort final : public WorkerPort {
   // Once there is somebody to speak for.
   void say_hello(LinkId link, Router& router) {
     if (!host_ || std::exchange(router.greeted, true)) return;
-    hub_->send(link, HelloMessage::kType, write_message(HelloMessage{.facts = host_->facts()}));
+    const HelloMessage hello{.facts = host_->facts(), .role = options_.role, .page_port = exchange_->port()};
+    hub_->send(link, HelloMessage::kType, write_message(hello));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
     report(link, router);
@@ -138,7 +151,7 @@ class HubWorkerPort final : public WorkerPort {
     const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
     const StepTimes& decoded = stats.times[static_cast<size_t>(StepKind::kDecode)];
     const LoadMessage load{.sequence = router.next_load++,
-                           .running = stats.running,
+                           .running = stats.running + encoding_,
                            .waiting = stats.waiting,
                            .pages = stats.pages,
                            .free_pages = stats.free_pages,
@@ -216,6 +229,8 @@ class HubWorkerPort final : public WorkerPort {
     int64_t& deadline_us = message.request.deadline_us;
     if (deadline_us > 0) deadline_us = clock_.now_us() + std::min(deadline_us, kLongestUs);
     const bool compiles = !message.request.constraint.source.empty();
+    if (options_.role == WorkerRole::kEncode)
+      return refuse(link, message.number, {ErrorCode::kUnavailable, "it encodes pictures only"}), Status();
     const bool leaves = draining_;
     {
       const std::lock_guard lock(mutex_);
@@ -261,12 +276,23 @@ class HubWorkerPort final : public WorkerPort {
     const Said said = std::exchange(router->second.compiling[number], {});
     router->second.compiling.erase(number);
     if (!host_ || draining_) return refuse(link, number, {ErrorCode::kUnavailable, "the worker is going"});
-    const auto id = host_->service().submit(std::move(message.request),
-                                            [this, link, number](const Event& event) { tell(link, number, event); });
+    PageTransfer transfer = transfer_of(message);
+    const auto id = host_->engine().submit(
+        std::move(message.request), [this, link, number](const Event& event) { tell(link, number, event); }, std::move(transfer));
     if (!id) return refuse(link, number, id.error());
     router->second.running[number] = *id;
     if (said.cancelled) host_->service().cancel(*id);
     if (said.finish) host_->service().finish(*id, *said.finish);
+  }
+
+  PageTransfer transfer_of(const SubmitMessage& message) const {
+    if (message.hand_over == 0) return {};
+    if (message.to_host.empty()) return {.in = exchange_->expect(message.hand_over), .out = nullptr};
+    const Request& request = message.request;
+    const auto page_tokens = static_cast<size_t>(host_->facts().page_tokens);
+    const size_t end = (request.prompt.size() + request.answered.size()) / page_tokens;
+    const size_t first = std::min(end, static_cast<size_t>(std::max<int64_t>(0, message.first_page)));
+    return {.in = nullptr, .out = exchange_->send({message.to_host, message.to_port, message.hand_over, first, end})};
   }
 
   Status encode(LinkId link, EncodeMessage message) {
@@ -291,6 +317,7 @@ class HubWorkerPort final : public WorkerPort {
     image.content_hash = message.content_hash;
     auto rows = host->image_encoder().encode_picture(image);
     if (!rows) return refuse(link, message.number, rows.error());
+    ++pictures_;
     hub_->send(link, EncodedMessage::kType, write_message(EncodedMessage{message.number, *std::move(rows)}));
   }
 
@@ -311,9 +338,11 @@ class HubWorkerPort final : public WorkerPort {
   mutable std::mutex mutex_;
   std::atomic<bool> draining_{false};
   std::atomic<int32_t> encoding_{0};
+  std::atomic<int64_t> pictures_{0};
   Host* host_ = nullptr;
   std::unordered_map<LinkId, Router> routers_;
   std::unordered_set<PageKey, PageKeyHash> pages_;
+  std::unique_ptr<PageExchange> exchange_;
   std::unique_ptr<FrameHub> hub_;
   Workers helpers_{2};  // last: its threads go first, then the hub's
 };

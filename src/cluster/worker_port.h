@@ -1,8 +1,9 @@
 // cluster/worker_port.h - the engine of this process for routers on other machines.
 //
 // Promise: a router that leaves takes its requests with it (they are cancelled); what the engine refuses is told with its reason;
-// loads are told ten times a second, changes of cached pages as they come, everything again to a router that comes anew. Threads:
-// open() and the destructor from one thread; note_pages() from the engine's; all else on the hub's.
+// what is handed over goes through a page exchange of its own; loads are told ten times a second, changes of cached pages as they
+// come, everything again to a router that comes anew. Threads: open() and the destructor from one thread, behind those of the
+// host; note_pages() from the engine's; all else on the hub's.
 //
 //   WorkerPortOptions options{.hub = {.security = {.secret = secret}, .address = "0.0.0.0", .port = 8101}};
 //   DI_TRY(auto port, WorkerPort::open(options));
@@ -15,6 +16,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "cluster/page_exchange.h"
 #include "cluster/wire.h"
 #include "host/host.h"
 #include "net/frame_hub.h"
@@ -24,6 +26,8 @@ namespace deepinfer {
 struct WorkerPortOptions {
   FrameHubOptions hub;
   std::function<Status()> readiness;  // of the server around it; any thread
+  WorkerRole role = WorkerRole::kAll;
+  uint16_t page_port = 0;  // of its page exchange, at the hub's address; 0 = any free one
 };
 
 class WorkerPort {
@@ -39,6 +43,8 @@ class WorkerPort {
   // Takes nothing new and says so; what runs goes on.
   virtual void drain() = 0;
   virtual size_t num_running() const = 0;
+  // In the text form of Prometheus; any thread.
+  virtual std::string metrics() const = 0;
 };
 
 }  // namespace deepinfer

@@ -147,8 +147,10 @@ Status Engine::Loop::take_over(Sequence& sequence) {
   return {};
 }
 
-Result<RequestId> Engine::Loop::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask) {
+Result<RequestId> Engine::Loop::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask,
+                                       PageTransfer transfer) {
   DI_TRY(auto sequence, accept(std::move(request), std::move(handler)));
+  sequence->transfer = std::move(transfer);
   if (mask) {
     sequence->mask = std::move(mask);
     sequence->masked = sequence->request.constraint.begins_after < 0;
@@ -226,11 +228,15 @@ Result<std::unique_ptr<Engine>> Engine::create(Device& device, const LanguageMod
 }
 
 Result<RequestId> Engine::submit(Request request, EventHandler handler) {
-  return loop_->submit(std::move(request), std::move(handler), nullptr);
+  return loop_->submit(std::move(request), std::move(handler), nullptr, {});
 }
 
 Result<RequestId> Engine::submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask) {
-  return loop_->submit(std::move(request), std::move(handler), std::move(mask));
+  return loop_->submit(std::move(request), std::move(handler), std::move(mask), {});
+}
+
+Result<RequestId> Engine::submit(Request request, EventHandler handler, PageTransfer transfer) {
+  return loop_->submit(std::move(request), std::move(handler), nullptr, std::move(transfer));
 }
 
 void Engine::cancel(RequestId id) { loop_->post({.kind = InboxMessage::Kind::kCancel, .id = id}); }
@@ -245,6 +251,7 @@ void Engine::stop() { loop_->stop(); }
 Status Engine::health() const { return loop_->health(); }
 EngineStats Engine::stats() const { return loop_->stats(); }
 EngineProgress Engine::progress() const { return loop_->progress(); }
+Engine::TransferSizes Engine::transfer_sizes() const { return std::as_const(*loop_).transfer_sizes(); }
 const EngineOptions& Engine::options() const { return loop_->options(); }
 
 }  // namespace deepinfer

@@ -135,6 +135,8 @@ class Engine final : public TokenService {
   // The same; every token of the answer - of what follows constraint.begins_after, where that is set - is one that `mask` allows.
   // Its state on entry is that of an empty answer.
   Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask);
+  // The same as the first, for a prompt whose pages come from another engine or go to one.
+  Result<RequestId> submit(Request request, EventHandler handler, PageTransfer transfer);
   void cancel(RequestId id) override;
   void finish(RequestId id, int64_t last_index) override;
 
@@ -149,6 +151,11 @@ class Engine final : public TokenService {
   Status health() const;
   EngineStats stats() const;
   EngineProgress progress() const;
+  // Bytes of a page, of a state at a border and of a whole one, as they travel between engines (kvcache/page_transfer.h).
+  struct TransferSizes {
+    size_t page = 0, state = 0, whole = 0;
+  };
+  TransferSizes transfer_sizes() const;
   // The options in force, zeros replaced.
   const EngineOptions& options() const;
 

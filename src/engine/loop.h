@@ -35,11 +35,16 @@ class Engine::Loop {
  public:
   static Result<std::unique_ptr<Loop>> create(Device& device, const LanguageModel& model, const EngineOptions& options);
 
-  Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask);
+  Result<RequestId> submit(Request request, EventHandler handler, std::unique_ptr<TokenMask> mask, PageTransfer transfer);
   void post(InboxMessage message) { inbox_.push(std::move(message)); }
   Status health() const;
   EngineStats stats() const;
   EngineProgress progress() const;
+  TransferSizes transfer_sizes() const {
+    const SequenceStore& store = std::as_const(*cache_).store();
+    return {static_cast<size_t>(model_.layout().page_bytes), static_cast<size_t>(store.snapshot_bytes()),
+            static_cast<size_t>(store.whole_state_bytes())};
+  }
   const EngineOptions& options() const { return options_; }
 
   bool step();

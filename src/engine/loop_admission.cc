@@ -54,7 +54,9 @@ Opening Engine::Loop::open(Sequence& sequence) {
                                      .tenant = sequence.request.tenant,
                                      .original_prompt_tokens = sequence.request.original_prompt_tokens,
                                      .retention = sequence.request.retention,
-                                     .us_per_token = us_per_prompt_token()},
+                                     .us_per_token = us_per_prompt_token(),
+                                     .handed = sequence.transfer.in,
+                                     .sink = sequence.transfer.out},
                                     pages_to_reserve(), sequence.cache);
   if (!opening) {
     // The device tells of a failed step to whoever waits first.
@@ -63,11 +65,13 @@ Opening Engine::Loop::open(Sequence& sequence) {
     return Opening::kNoRoom;
   }
   if (*opening != Opening::kOpened) return *opening;
+  sequence.transfer.in.reset();
   sequence.computed = sequence.cache.begin;
   sequence.enter(Phase::kPrefill, now_us());
   // Draft rings belong to no snapshot, and rows that stop early are not noted.
   sequence.drafts.least_noted = 1;
   sequence.drafts.noted_from = std::max(sequence.cache.begin, decoder_start(replay_, sequence.request.original_prompt_tokens));
+  if (sequence.cache.noted_from >= 0) sequence.drafts.noted_from = sequence.cache.noted_from;
   // Counted at once, so that the next choice sees it.
   accounts_.charge(sequence.tenant, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
   if (!std::exchange(sequence.started, true)) {

@@ -179,6 +179,11 @@ void Engine::Loop::deliver_end(std::unique_ptr<Sequence> sequence) {
   counts_.completion_tokens += event.usage.completion_tokens;
   // Freed before the handler hears of it: whoever waits for the end finds the room.
   const EventHandler handler = std::move(sequence->handler);
+  cache_->finish_sending(sequence->cache, {.sink = sequence->transfer.out.get(),
+                                           .tokens = sequence->tokens,
+                                           .original_prompt_tokens = sequence->request.original_prompt_tokens,
+                                           .noted_from = speculation_ ? sequence->drafts.noted_from : sequence->computed,
+                                           .good = event.finish == FinishReason::kLength});
   cache_->close(sequence->cache);
   if (sequence->tenant >= 0) accounts_.leave(sequence->tenant);
   sequence.reset();

@@ -79,6 +79,7 @@ enum class Phase { kWaiting, kPrefill, kDecode };
 struct Sequence {
   Request request;  // its prompt has moved to `tokens`
   EventHandler handler;
+  PageTransfer transfer;
   std::vector<TokenId> tokens;
   int64_t prompt_tokens = 0;
   int64_t answer_limit = 0;                                  // kLength when reached

@@ -134,6 +134,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(host->store_, HostStore::open(settings, options.store_folder, model));
   DI_CHECK_OK(host->open_engine(std::move(engine)));
   host->remote_.facts = facts_of(*host);
+  host->remote_.metrics = std::move(options.metrics);
   host->engine_->start();
   return host;
 }

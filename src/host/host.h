@@ -38,6 +38,7 @@ struct HostOptions {
   const Clock* clock = nullptr;                                    // EngineOptions::clock
   std::function<void()> step_end;                                  // EngineOptions::step_end
   std::function<void(std::span<const PageChange>)> pages_changed;  // EngineOptions::pages_changed
+  std::function<std::string()> metrics;                            // RemoteService::metrics
   std::string state_folder;                                        // what speculation learns is kept here; "" = nowhere
   std::string store_folder;                                        // of the KV store when the settings name none; "" = none then
   // Fetches the link of an image (images/resolve.h says what it must refuse); empty = links are refused.
@@ -53,11 +54,11 @@ struct GenerationDefaults {
 struct RemoteService {
   std::unique_ptr<TokenService> service;
   ServiceFacts facts;
-  std::function<Status()> health;  // whether somebody would take a request now; any thread
-  ImageTower tower;                // empty: nobody encodes pictures
-  std::function<void()> leave;     // before the end: nothing is waited for any more
-  std::function<ScaleSample()> scale;
-  std::function<std::string()> metrics;  // rows of its own, in the text form of Prometheus; any thread
+  std::function<Status()> health;                           // whether somebody would take a request now; any thread
+  ImageTower tower;                                         // empty: nobody encodes pictures
+  std::function<void()> leave;                              // before the end: nothing is waited for any more
+  std::function<ScaleSample(std::string_view role)> scale;  // "" = of all workers
+  std::function<std::string()> metrics;                     // rows of its own, in the text form of Prometheus; any thread
 };
 
 class Constraints;
@@ -109,7 +110,7 @@ class Host {
   std::unique_ptr<Constraints> constraints_;
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Engine> engine_;
-  RemoteService remote_;  // of an engine of its own the facts only
+  RemoteService remote_;  // of an engine of its own the facts and metrics only
   GenerationDefaults defaults_;
   std::string store_summary_;
 };

@@ -9,6 +9,7 @@
 
 #include "kvcache/page_key.h"
 #include "kvcache/page_pool.h"
+#include "kvcache/page_transfer.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/sequence_cache.h"
 #include "kvcache/sequence_store.h"

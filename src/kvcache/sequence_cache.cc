@@ -42,7 +42,7 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
     out.verdict = found_.verdict;
     const size_t next = found_.pages.size();
     if (!out.load && next < out.keys.size() && index_->announced(out.keys[next])) return Opening::kAwaitsPrefix;
-    if (tier_ && awaits_load(content, out)) return Opening::kLoading;
+    if (awaits_load(content, out)) return Opening::kLoading;
   }
   // Held before room is made, so that they are not what makes room.
   PageLease pages = store_->pool().share(found_.pages);
@@ -56,14 +56,19 @@ Result<Opening> SequenceCache::open(const SequenceContent& content, int64_t rese
   pages.append(std::move(more));
   DI_TRY(out.lease, store_->open(std::move(pages)));
 
+  out.sink = content.sink;
   out.opened_tokens = static_cast<Position>(content.tokens.size());
   out.published = found_.pages.size();
   if (out.publishes) out.prompt = index_->begin(found_.pages, out.keys.size());
   for (out.announced = out.published; out.announced < out.keys.size(); ++out.announced) index_->announce(out.keys[out.announced]);
-  resume(content, out);
-  restore(out);
+  if (!restore_whole(content, out)) {
+    resume(content, out);
+    restore(out);
+  }
+  if (out.load) retire_load(out, store_->record());
   plan_snapshots(content, out);
   if (tier_) stage_lost(out);
+  send_pages(out);
   ++stats_.lookups;
   stats_.hits += out.verdict.cached_tokens > 0;
   stats_.hit_tokens += out.verdict.cached_tokens;
@@ -163,6 +168,7 @@ void SequenceCache::publish(CachedSequence& sequence, std::span<const TokenId> t
     ++stats_.published_pages;
   }
   sequence.announced = std::max(sequence.announced, sequence.published);
+  send_pages(sequence);
 }
 
 void SequenceCache::shelve(CachedSequence& sequence) {
@@ -189,10 +195,8 @@ void SequenceCache::shelve(CachedSequence& sequence) {
 void SequenceCache::close(CachedSequence& sequence) {
   for (size_t i = sequence.published; i < sequence.announced; ++i) index_->withdraw(sequence.keys[i]);
   if (sequence.filling != SnapshotShelf::kNone) shelf_->release(sequence.filling);
-  if (tier_) {
-    end_load(sequence);
-    stage_turn_end(sequence);
-  }
+  end_load(sequence);
+  if (tier_) stage_turn_end(sequence);
   sequence = {};
 }
 

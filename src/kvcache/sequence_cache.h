@@ -16,6 +16,7 @@
 //   cache->settle(ticket, ok);                                    // after each wait, once its steps are done
 //   cache->close(sequence);
 //
+// Pages may come from another engine and go to one (kvcache/page_transfer.h).
 // With a store on a disk (kvcache/tiers/store_tier.h) published pages and the snapshots of prompts and turn ends are
 // copied out to it, and what it has of a prompt is brought back first: open() then says kLoading until it has come or is late.
 #pragma once
@@ -27,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvcache/page_transfer.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/sequence_store.h"
 #include "kvcache/tiers/store_tier.h"
@@ -52,6 +54,9 @@ struct SequenceContent {
   Position original_prompt_tokens = 0;
   RetentionClass retention = RetentionClass::kChat;
   double us_per_token = 0;  // of computing a prompt, as measured; 0 = unknown
+  // What another engine gives of it, and who gets what is computed here (kvcache/page_transfer.h); null: nobody.
+  std::shared_ptr<PageLoad> handed;
+  std::shared_ptr<PageSink> sink;
 };
 
 // The cache's side of a running sequence.
@@ -60,6 +65,7 @@ struct CachedSequence {
   Position begin = 0;         // where computing starts
   Position write_floor = 0;   // H: pages before it are shared and stay as they are
   Position window_floor = 0;  // see ReplayStart
+  Position noted_from = -1;   // of a state with draft rings: WholeState; -1: it has none
   // The next position at which a chunk must end, 0 = none: a snapshot is due there.
   Position cut() const { return cuts.empty() ? 0 : cuts.front(); }
 
@@ -80,19 +86,22 @@ struct CachedSequence {
   std::vector<Position> own_snapshots;  // borders at which this sequence left one while it grew
   Position computed = 0;
 
-  // Of the store.
+  // Of the store, or of whoever hands it pages.
   RetentionClass retention = RetentionClass::kChat;
   uint64_t tenant_tag = 0;
   bool asked_store = false;
-  std::shared_ptr<StoreLoad> load;  // what it is asked for
-  bool load_announced = false;      // its first page
+  std::shared_ptr<PageLoad> load;  // what it waits for
+  bool load_is_handed = false;
+  bool load_announced = false;  // the page behind those that were here then
+  size_t load_from = 0;         // its number
+  std::shared_ptr<PageSink> sink;
 };
 
 enum class Opening {
   kOpened,
   kNoRoom,        // too few pages or slots
   kAwaitsPrefix,  // a running sequence is about to publish the next page of this prompt
-  kLoading,       // the store is read for it: ask again soon
+  kLoading,       // the store is read for it, or its pages are on their way: ask again soon
 };
 
 struct PrefixStats {
@@ -126,6 +135,16 @@ class SequenceCache {
   // Something is being read from the store. Of a load that is over, poll_load() lets those go on that wait for its prefix.
   bool loading() const;
   void poll_load(CachedSequence& sequence);
+  // Its `tokens` are computed, as far as they are: whoever gets its pages gets its state, too, and the one from which a prompt of
+  // `original_prompt_tokens` resumes. Not good: it ended otherwise.
+  struct Sent {
+    const PageSink* sink = nullptr;  // null: nobody
+    std::span<const TokenId> tokens;
+    Position original_prompt_tokens = 0;
+    Position noted_from = 0;
+    bool good = false;
+  };
+  void finish_sending(CachedSequence& sequence, const Sent& sent);
   // REQUIRES: no step uses the sequence.
   void close(CachedSequence& sequence);
 
@@ -139,6 +158,16 @@ class SequenceCache {
   StoreTierStats tier_stats() const { return tier_ ? tier_->stats() : StoreTierStats(); }  // from any thread
 
  private:
+  // Pages on their way out.
+  struct Sending {
+    std::shared_ptr<PageSink> sink;
+    size_t staged = 0;  // pages whose copies are enqueued
+    Ticket ticket = 0;  // of the last of them
+    bool told = true;   // the sink knows of them
+    bool closed = false;
+    Position border = 0;
+    WholeState whole;
+  };
   explicit SequenceCache(const SequenceCacheOptions& options);
   void resume(const SequenceContent& content, CachedSequence& out) const;
   void restore(CachedSequence& out);
@@ -147,12 +176,20 @@ class SequenceCache {
   void shelve(CachedSequence& sequence);
   int32_t page_before(const CachedSequence& sequence, Position border) const;
 
+  // Out of this cache and into it (sequence_cache_hand_over.cc).
+  void send_pages(CachedSequence& sequence);
+  void settle_sent(Ticket waited, bool good);
+  void await_handed(const SequenceContent& content, CachedSequence& out);
+  bool restore_whole(const SequenceContent& content, CachedSequence& out);
+  Position copy_border_state(const CachedSequence& sequence, Position original_prompt_tokens) const;
+
   // With the store (sequence_cache_tier.cc).
   bool awaits_load(const SequenceContent& content, CachedSequence& out);
   void ask_store_why(const SequenceContent& content, CachedSequence& out) const;
   std::shared_ptr<StoreLoad> worth_loading(const SequenceContent& content, const CachedSequence& out) const;
   void take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages);
-  void take_loaded_snapshot(StoreLoad& load);
+  void take_loaded_snapshot(PageLoad& load);
+  void retire_load(CachedSequence& sequence, Ticket ticket);
   void end_load(CachedSequence& sequence);
   void withdraw_load(CachedSequence& sequence);
   void stage_page(const CachedSequence& sequence, size_t index);
@@ -170,6 +207,10 @@ class SequenceCache {
   // them comes behind it. These are the ones of which it is not known yet that it went well.
   std::vector<int32_t> unproven_;
   Ticket unproven_ticket_ = 0;
+  std::vector<Sending> sending_;
+  // Loads that the device may still read from.
+  std::vector<std::pair<std::shared_ptr<PageLoad>, Ticket>> taken_;
+  int32_t handed_loads_ = 0;      // waited for
   std::vector<uint32_t> staged_;  // by page: tier_->losses() + 1 when it was last stored; 0: not
   PrefixMatch found_;
   PrefixStats stats_;

@@ -11,21 +11,22 @@ namespace {
 constexpr int32_t kMostLoads = 8;
 }  // namespace
 
-bool SequenceCache::loading() const { return tier_ && tier_->open_loads() > 0; }
+bool SequenceCache::loading() const { return handed_loads_ > 0 || (tier_ && tier_->open_loads() > 0); }
 
 void SequenceCache::poll_load(CachedSequence& sequence) {
-  if (sequence.load && tier_->is_over(*sequence.load)) withdraw_load(sequence);
+  if (sequence.load && sequence.load->is_over()) withdraw_load(sequence);
 }
 
-// True while the store is read for this prompt. Asked once; while it is read, others with the same beginning wait for it as they
-// wait for one who computes it.
+// True while its pages are on their way or the store is read for this prompt. Asked once; while it is read, others with the same
+// beginning wait for it as they wait for one who computes it.
 bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& out) {
+  if (!out.load && content.handed) await_handed(content, out);
   if (out.load) {
-    if (!tier_->is_over(*out.load)) return true;
+    if (!out.load->is_over()) return true;
     withdraw_load(out);
     return false;
   }
-  if (out.asked_store) return false;
+  if (!tier_ || out.asked_store) return false;
   out.retention = content.retention;
   out.tenant_tag = tenant_tag(content.tenant);
   auto wanted = worth_loading(content, out);
@@ -34,8 +35,9 @@ bool SequenceCache::awaits_load(const SequenceContent& content, CachedSequence& 
   out.asked_store = true;
   if (!wanted) return false;
   out.load = tier_->load(std::move(wanted));
+  out.load_from = out.load->first;
   out.load_announced = out.load->pages > 0;
-  if (out.load_announced) index_->announce(out.keys[out.load->first]);
+  if (out.load_announced) index_->announce(out.keys[out.load_from]);
   return true;
 }
 
@@ -81,17 +83,17 @@ std::shared_ptr<StoreLoad> SequenceCache::worth_loading(const SequenceContent& c
 
 // Turns what has come into published pages, which `pages` then holds behind those that were found. REQUIRES: room for them.
 void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& out, PageLease& pages) {
-  const StoreLoad& load = *out.load;
-  const size_t found = found_.pages.size();
+  const PageLoad& load = *out.load;
+  const size_t found = found_.pages.size(), end = std::min(load.first + load.ready(out.keys), out.keys.size());
   // Pages before them may have been evicted meanwhile, or others have published some of them.
-  for (size_t i = found; i >= load.first && i < load.first + load.ready(); ++i) {
+  for (size_t i = found; i >= load.first && i < end; ++i) {
     auto fresh = store_->pool().lease(1);
     DI_CHECK(fresh.ok());
     const int32_t page = fresh->pages()[0];
     const int32_t used = index_->publish(out.root, out.keys, i, content.tokens, i == 0 ? -1 : found_.pages[i - 1], page);
     if (used != page) break;
     store_->upload_page(page, load.page(i - load.first));
-    staged_[static_cast<size_t>(page)] = tier_->losses() + 1;
+    if (tier_) staged_[static_cast<size_t>(page)] = out.load_is_handed ? 0 : tier_->losses() + 1;
     pages.append(*std::move(fresh));
     found_.pages.push_back(page);
   }
@@ -104,12 +106,11 @@ void SequenceCache::take_loaded(const SequenceContent& content, CachedSequence& 
   if (load.reason != MissReason::kNone && found_.pages.size() < load.first + load.pages) out.verdict.reason = load.reason;
   unproven_ticket_ = store_->record();
   unproven_.insert(unproven_.end(), found_.pages.begin() + static_cast<std::ptrdiff_t>(found), found_.pages.end());
-  tier_->retire(std::move(out.load), unproven_ticket_);
 }
 
-void SequenceCache::take_loaded_snapshot(StoreLoad& load) {
+void SequenceCache::take_loaded_snapshot(PageLoad& load) {
   const size_t page = static_cast<size_t>(load.border / page_tokens_);
-  if (!load.snapshot || page > found_.pages.size()) return;
+  if (!load.snapshot || page == 0 || page > found_.pages.size()) return;
   const int32_t of = found_.pages[page - 1];
   if (shelf_->of_page(of) != SnapshotShelf::kNone) return;
   const int32_t id = shelf_->take();
@@ -120,13 +121,23 @@ void SequenceCache::take_loaded_snapshot(StoreLoad& load) {
 }
 
 void SequenceCache::withdraw_load(CachedSequence& sequence) {
-  if (std::exchange(sequence.load_announced, false)) index_->withdraw(sequence.keys[sequence.load->first]);
+  if (std::exchange(sequence.load_announced, false)) index_->withdraw(sequence.keys[sequence.load_from]);
 }
 
 void SequenceCache::end_load(CachedSequence& sequence) {
   if (!sequence.load) return;
   withdraw_load(sequence);
-  tier_->retire(std::move(sequence.load), 0);
+  retire_load(sequence, store_->record());
+}
+
+void SequenceCache::retire_load(CachedSequence& sequence, Ticket ticket) {
+  if (sequence.load_is_handed) {
+    --handed_loads_;
+    taken_.emplace_back(std::move(sequence.load), ticket);
+  } else {
+    tier_->retire(std::static_pointer_cast<StoreLoad>(std::move(sequence.load)), ticket);
+  }
+  sequence.load_is_handed = false;
 }
 
 // What the store knows of the page behind those that are here. What was found out before, as that another one is there, stands.
@@ -200,8 +211,8 @@ void SequenceCache::stage_turn_end(const CachedSequence& sequence) {
 }
 
 void SequenceCache::settle(Ticket waited, bool good) {
-  if (!tier_) return;
-  tier_->settle(waited, good);
+  settle_sent(waited, good);
+  if (tier_) tier_->settle(waited, good);
   if (!good) {
     for (const int32_t page : unproven_) index_->forget(page);
   }
@@ -209,7 +220,7 @@ void SequenceCache::settle(Ticket waited, bool good) {
 }
 
 void SequenceCache::settle_all() {
-  if (!tier_ || !tier_->busy()) return;
+  if (sending_.empty() && taken_.empty() && !(tier_ && tier_->busy())) return;
   const Ticket all = store_->record();
   settle(all, store_->wait(all).ok());
 }

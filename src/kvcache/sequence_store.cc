@@ -99,6 +99,18 @@ void SequenceStore::restore_snapshot(const SequenceLease& lease, const uint8_t* 
   device_.upload(state + layout_.tails_offset, snapshot + rings, static_cast<size_t>(layout_.state_bytes - layout_.tails_offset));
 }
 
+void SequenceStore::take_whole_state(const SequenceLease& lease, int64_t tokens, uint8_t* out) {
+  device_.download(out, state_of(lease.slot()), static_cast<size_t>(layout_.state_bytes));
+  if (tokens % layout_.page_tokens == 0) return;
+  download_page(lease.pages()[static_cast<size_t>(tokens / layout_.page_tokens)], out + layout_.state_bytes);
+}
+
+void SequenceStore::restore_whole_state(const SequenceLease& lease, int64_t tokens, const uint8_t* from) {
+  device_.upload(state_of(lease.slot()), from, static_cast<size_t>(layout_.state_bytes));
+  if (tokens % layout_.page_tokens == 0) return;
+  upload_page(lease.pages()[static_cast<size_t>(tokens / layout_.page_tokens)], from + layout_.state_bytes);
+}
+
 Result<SequenceBytes> SequenceStore::export_sequence(const SequenceLease& lease, int64_t tokens) {
   const size_t page_bytes = static_cast<size_t>(layout_.page_bytes);
   const size_t num_pages = static_cast<size_t>(pages_for(tokens));

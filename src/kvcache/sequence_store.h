@@ -90,6 +90,11 @@ class SequenceStore {
   void take_snapshot(const SequenceLease& lease, uint8_t* out);
   void restore_snapshot(const SequenceLease& lease, const uint8_t* snapshot);
 
+  // The same for the state block and the page that its `tokens` end in.
+  int64_t whole_state_bytes() const { return layout_.state_bytes + layout_.page_bytes; }
+  void take_whole_state(const SequenceLease& lease, int64_t tokens, uint8_t* out);
+  void restore_whole_state(const SequenceLease& lease, int64_t tokens, const uint8_t* from);
+
   // Enqueue the copy of one page, to or from host memory that stays untouched until it was waited for.
   void download_page(int32_t page, uint8_t* out) {
     device_.download(out, page_at(page), static_cast<size_t>(layout_.page_bytes));

@@ -8,6 +8,7 @@
 
 #include "host/compressed_file.h"
 #include "kvcache/fleet_index.h"
+#include "lab/bench_hand_over.h"
 #include "lab/load_client.h"
 #include "lab/server_process.h"
 #include "policy/routing.h"
@@ -178,6 +179,7 @@ class RelayBench {
 
 Status bench_router(const BenchRouterOptions& options, FigureReport& report) {
   bench_decision(options, report);
+  DI_CHECK_OK(bench_hand_over(report));
   if (!options.program.empty()) DI_CHECK_OK(RelayBench(report).run(options.program));
   if (options.trace.empty()) return {};
   DI_TRY(const std::string lines, read_maybe_compressed(options.trace));

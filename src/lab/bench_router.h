@@ -7,6 +7,7 @@
 //                               tokens computed by the busiest worker over the mean, of the whole trace and of the median minute,
 //                               in virtual time: 8 workers of RATE prefill tokens a second, memory for 10 % of the trace's
 //                               distinct blocks each, no store
+//   router/hand_over            lab/bench_hand_over.h
 //   router/relay/...            a router before four workers with scripted models, beside one server of the same model alone:
 //   whole answers a
 //                               second, the time of one answer of 16 tokens, processor time a streamed token of the router and of

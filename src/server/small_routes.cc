@@ -52,7 +52,7 @@ PhaseRates rates_of(const EngineStats& stats) {
 }
 
 ScaleSample scale_sample(Host& host, bool ready) {
-  if (!host.is_local()) return host.remote().scale();
+  if (!host.is_local()) return host.remote().scale("");
   const EngineStats stats = host.engine().stats();
   const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
   const double us_per_row = prompts.rows > 0 ? static_cast<double>(prompts.us) / static_cast<double>(prompts.rows) : 0;
@@ -72,21 +72,25 @@ int retry_after_seconds(const ServerContext& context) {
 }
 
 void answer_scale(const ServerContext& context, Call& call) {
-  const ScaleSample sample = scale_sample(*context.host, readiness_of(context).ready);
   const double target = static_cast<double>(context.settings.target_first_token);
+  const auto described = [&](const ScaleSample& sample) {
+    return Json::object({{"workers_ready", int64_t{sample.workers}},
+                         {"utilisation", utilisation(sample, target)},
+                         {"kv_share", sample.kv_share},
+                         {"active_share", sample.active_share},
+                         {"queue_seconds", sample.queue_seconds},
+                         {"target_first_token_seconds", target},
+                         {"breach_predicted", sample.queue_seconds > target}});
+  };
+  Json body = described(scale_sample(*context.host, readiness_of(context).ready));
+  Json roles = Json::object({});
+  for (const char* role : {"all", "encode", "prefill", "decode"}) {
+    const ScaleSample sample = context.host->is_local() ? ScaleSample() : context.host->remote().scale(role);
+    if (sample.workers > 0) roles.set(role, described(sample));
+  }
+  if (!context.host->is_local()) body.set("roles", std::move(roles));
   call.headers.set("cache-control", "no-store");
-  call.respond_json(200, Json::object({{"workers_ready", int64_t{sample.workers}},
-                                       {"utilisation", utilisation(sample, target)},
-                                       {"kv_share", sample.kv_share},
-                                       {"active_share", sample.active_share},
-                                       {"queue_seconds", sample.queue_seconds},
-                                       {"target_first_token_seconds", target},
-                                       {"breach_predicted", sample.queue_seconds > target},
-                                       {"prefill_tokens_per_second", sample.rates.prefill_tokens_s},
-                                       {"decode_tokens_per_second", sample.rates.decode_tokens_s},
-                                       {"uncached_prompt_tokens", sample.rates.uncached_prompt_tokens},
-                                       {"output_tokens", sample.rates.output_tokens},
-                                       {"prefill_per_decode", prefill_per_decode(sample.rates)}}));
+  call.respond_json(200, body);
 }
 
 void answer_metrics(const ServerContext& context, Call& call) {
@@ -111,7 +115,7 @@ void answer_metrics(const ServerContext& context, Call& call) {
   reading.body_bytes_at_work = context.body_bytes_at_work;
   reading.version = context.version;
   std::string text = context.metrics.text(reading);
-  if (context.host && !context.host->is_local()) text += context.host->remote().metrics();
+  if (context.host && context.host->remote().metrics) text += context.host->remote().metrics();
   call.respond(200, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
 }
 

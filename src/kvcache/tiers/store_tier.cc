@@ -138,6 +138,7 @@ int64_t StoreTier::load_bytes(size_t pages, bool snapshot) const {
 }
 
 std::shared_ptr<StoreLoad> StoreTier::load(std::shared_ptr<StoreLoad> load) {
+  load->tier = this;
   load->states = std::make_unique<std::atomic<StoreLoad::Item>[]>(load->items());
   load->record_bytes = static_cast<size_t>(record_bytes(page_tokens_, page_bytes_));
   load->payload_at = record_payload_at(page_tokens_);

@@ -8,7 +8,7 @@
 // Threads: the engine's thread, except stats(): any.
 //
 //   auto load = tier->load({...});
-//   while (!tier->is_over(*load)) ...;                 // polled between steps
+//   while (!load->is_over()) ...;                      // polled between steps
 //   for (size_t i = 0; i < load->ready(); ++i) use(load->page(i)); tier->retire(std::move(load), device.record());
 #pragma once
 
@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "core/kv_layout.h"
 #include "core/prefix_verdict.h"
+#include "kvcache/page_transfer.h"
 #include "kvcache/tiers/segment_store.h"
 #include "kvcache/tiers/staging_ring.h"
 #include "policy/store_load.h"
@@ -58,24 +59,25 @@ struct StoreTierStats {
   SegmentStoreStats segments;
 };
 
-// Pages [first, first + pages) of a prompt, and the state at one of its borders.
-struct StoreLoad {
+class StoreTier;
+
+// Pages and a state of the store for one prompt.
+struct StoreLoad final : PageLoad {
   RetentionClass retention = RetentionClass::kChat;
   uint64_t tenant = 0;
-  size_t first = 0, pages = 0;
   std::vector<PageKey> keys;    // of the page before the first (or the root), then of the pages
   std::vector<TokenId> tokens;  // of the pages
-  Position border = 0;          // of the snapshot; 0: none is wanted
   PageKey border_key, border_parent;
   std::vector<TokenId> border_tokens;
 
-  // Valid when over.
+  bool is_over() override;
   size_t ready() const { return come; }
-  const uint8_t* page(size_t i) const { return records->bytes().data() + i * record_bytes + payload_at; }
-  std::unique_ptr<uint8_t[]> snapshot;  // null when it has not come
-  MissReason reason = MissReason::kNone;
+  // Compared with these keys when they were read.
+  size_t ready(std::span<const PageKey>) const override { return come; }
+  const uint8_t* page(size_t i) const override { return records->bytes().data() + i * record_bytes + payload_at; }
 
   // The tier's own.
+  StoreTier* tier = nullptr;
   enum class Item : uint8_t { kPending, kThere, kMissing, kFault };
   size_t items() const { return pages + (border > 0 ? 1 : 0); }
   std::unique_ptr<std::atomic<Item>[]> states;
@@ -163,5 +165,7 @@ class StoreTier {
   std::thread writer_;
   std::vector<std::thread> readers_;
 };
+
+inline bool StoreLoad::is_over() { return tier->is_over(*this); }
 
 }  // namespace deepinfer
