@@ -16,7 +16,7 @@ EngineOptions roomy(ReplayMode mode = ReplayMode::kDecoder) {
 }
 
 PageExchangeOptions on_loopback(int64_t stall_us = 20'000'000) {
-  return {.hub = {.secret = "s", .address = "127.0.0.1"}, .stall_us = stall_us};
+  return {.hub = {.security = {.secret = "s"}, .address = "127.0.0.1"}, .stall_us = stall_us};
 }
 
 // A worker: an engine, and its exchange, which outlives it.

@@ -132,8 +132,8 @@ bool Fleet::hangs(int32_t worker, int64_t now_us) const {
 
 bool Fleet::any_ready(int64_t now_us) const {
   for (size_t i = 0; i < workers_.size(); ++i) {
-    const auto worker = static_cast<int32_t>(i);
-    if (workers_[i].role != WorkerRole::kEncode && is_choice(worker, now_us) && !is_slow(workers_[i])) return true;
+    const bool answers = workers_[i].role != WorkerRole::kEncode;
+    if (answers && is_choice(static_cast<int32_t>(i), now_us) && !is_slow(workers_[i])) return true;
   }
   return false;
 }
@@ -156,12 +156,13 @@ ScaleSample Fleet::scale_sample(int64_t now_us, std::string_view role) const {
   if (pages > 0) sample.kv_share = used / pages;
   sample.active_share = active / (static_cast<double>(sample.workers) * std::max(1, facts_.max_batch));
   sample.queue_seconds /= sample.workers;
-  double drawn_us = 0, measured = 0;
+  double prefill_us = 0, prefilled = 0, drawn_us = 0, drawn = 0;
   for (const Worker& w : workers_) {
-    if (w.us_per_drawn > 0) drawn_us += w.us_per_drawn, measured += 1;
+    if (w.us_per_token > 0) prefill_us += w.us_per_token, prefilled += 1;
+    if (w.us_per_drawn > 0) drawn_us += w.us_per_drawn, drawn += 1;
   }
-  sample.rates = {.prefill_tokens_s = 1e6 / unmeasured,
-                  .decode_tokens_s = measured > 0 ? 1e6 * measured / drawn_us : 0,
+  sample.rates = {.prefill_tokens_s = prefilled > 0 ? 1e6 * prefilled / prefill_us : 0,
+                  .decode_tokens_s = drawn > 0 ? 1e6 * drawn / drawn_us : 0,
                   .uncached_prompt_tokens = uncached_tokens_,
                   .output_tokens = output_tokens_};
   return sample;
@@ -215,13 +216,18 @@ void Fleet::note_answer(int64_t uncached_prompt_tokens, int64_t output_tokens) {
 }
 
 Fleet::Capacity Fleet::capacity(int64_t now_us) const {
-  Capacity out;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].role == WorkerRole::kEncode || !is_choice(static_cast<int32_t>(i), now_us)) continue;
-    out.room += workers_[i].room;
-    out.slots += workers_[i].slots;
-  }
-  return out;
+  const auto of = [&](auto counts) {
+    Capacity out;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (!counts(workers_[i].role) || !is_choice(static_cast<int32_t>(i), now_us)) continue;
+      out.room += workers_[i].room;
+      out.slots += workers_[i].slots;
+    }
+    return out;
+  };
+  // Where answers are given; prompts pass through the others.
+  const Capacity answering = of([](WorkerRole role) { return role == WorkerRole::kAll || role == WorkerRole::kDecode; });
+  return answering.room > 0 ? answering : of([](WorkerRole role) { return role == WorkerRole::kPrefill; });
 }
 
 void Fleet::note_end(int32_t worker) {

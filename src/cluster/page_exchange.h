@@ -7,7 +7,7 @@
 // nobody goes after `lease_us`, on both sides; whatever fails, the receiving engine computes what it lacks. Peers that run
 // another program, model or layout refuse each other. Threads: any; the sink and the load as kvcache/page_transfer.h says.
 //
-//   DI_TRY(auto exchange, PageExchange::open({.hub = {.secret = secret, .address = "0.0.0.0"}}));
+//   DI_TRY(auto exchange, PageExchange::open({.hub = {.security = {.secret = secret}, .address = "0.0.0.0"}}));
 //   exchange->serve({.fingerprint = ..., .page_bytes = ..., ...});
 //   engine.submit(request, handler, {.out = exchange->send({.host = "10.0.0.8", .port = 8201, .number = n, .end = 512})});
 #pragma once

@@ -80,7 +80,12 @@ void answer_scale(const ServerContext& context, Call& call) {
                          {"active_share", sample.active_share},
                          {"queue_seconds", sample.queue_seconds},
                          {"target_first_token_seconds", target},
-                         {"breach_predicted", sample.queue_seconds > target}});
+                         {"breach_predicted", sample.queue_seconds > target},
+                         {"prefill_tokens_per_second", sample.rates.prefill_tokens_s},
+                         {"decode_tokens_per_second", sample.rates.decode_tokens_s},
+                         {"uncached_prompt_tokens", sample.rates.uncached_prompt_tokens},
+                         {"output_tokens", sample.rates.output_tokens},
+                         {"prefill_per_decode", prefill_per_decode(sample.rates)}});
   };
   Json body = described(scale_sample(*context.host, readiness_of(context).ready));
   Json roles = Json::object({});
