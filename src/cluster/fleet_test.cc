@@ -187,7 +187,7 @@ TEST(Fleet, RolesSplitTheWork) {
   Fleet fleet(RoutingPolicy::kDefault, 4, 30'000'000);
   for (int32_t w = 0; w < 4; ++w) {
     EXPECT_TRUE(fleet.hear(w, HelloMessage{.facts = facts(), .role = kRoles[w], .page_port = 9}, 0));
-    fleet.hear(w, load(), 0);
+    EXPECT_TRUE(fleet.hear(w, load(), 0));
   }
   const auto prompt = keys(1, 20);
   const RouteChoice apart = fleet.route({.tokens = 1300}, 1400, prompt, {}, 0);
