@@ -94,7 +94,8 @@ class ServeCommand final : public Command {
     if (port && !worker_.cluster.etcd.empty()) {
       DI_TRY(MembershipOptions membership, worker_.cluster.membership());
       const std::string epoch = fmt::format("{}-{}", DateClock().now_us(), ::getpid());
-      entry.emplace(std::move(membership), Member{.at = {advertised_host(), port->port()}, .epoch = epoch, .role = worker_.role}, print_note);
+      entry.emplace(std::move(membership), Member{.at = {advertised_host(), port->port()}, .epoch = epoch, .role = worker_.role},
+                    print_note);
     }
     const std::string too = port ? fmt::format(", for routers on port {}", port->port()) : "";
     serve_until_signal(settings_, *server, too, port.get());

@@ -248,8 +248,9 @@ class UpCommand final : public Command {
   std::string summary() const override { return "a whole cluster on this machine: a router and workers, supervised"; }
   std::string examples() const override { return "  deepinfer up deploy/examples/local.toml"; }
   std::vector<Positional> positionals() override {
-    return {{"CLUSTER.toml", "tables [router], [worker], [encode], [prefill], [decode] with flags of route and serve, [scale], [etcd]",
-             &words_, 1, 1}};
+    return {{"CLUSTER.toml",
+             "tables [router], [worker], [encode], [prefill], [decode] with flags of route and serve, [scale], [etcd]", &words_,
+             1, 1}};
   }
 
   Result<int> run() override {

@@ -49,7 +49,7 @@ def cluster(roles, *flags, model=MODEL, worker_flags=()):
         yield router, workers
 
 
-def long_text(about, sentences=110):
+def long_text(about, sentences=60):
     return ' '.join(f'Number {i} of {about} is followed by number {i + 1}.' for i in range(sentences))
 
 

@@ -120,7 +120,8 @@ Result<ClusterFile> parse_cluster_file(std::string_view text, std::string_view n
       DI_CHECK_OK(read_group(name, key.str(), entries, cluster));
     } else {
       return at(name, node,
-                fmt::format("unknown '{}': there are [router], [worker], [encode], [prefill], [decode], [scale] and [etcd]", key.str()));
+                fmt::format("unknown '{}': there are [router], [worker], [encode], [prefill], [decode], [scale] and [etcd]",
+                            key.str()));
     }
   }
   if (cluster.groups.empty()) cluster.groups.emplace_back();

@@ -51,8 +51,8 @@ class Fleet {
   void note_open(int32_t worker, int64_t now_us);
 
   // Workers of `avoided` are no choice. worker < 0: nobody is; why_none() says why, to operators; refusal() to clients, whom the
-  // parts of a cluster do not concern. `tight`: what would wait behind the slots of a worker is no choice either, as somebody else
-  // decides whose turn it is.
+  // parts of a cluster do not concern. `tight`: what would wait behind the slots of a worker is no choice either, as somebody
+  // else decides whose turn it is.
   Placement place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us,
                   bool tight = false);
   Placement place(Work work, const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided,

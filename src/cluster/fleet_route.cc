@@ -23,8 +23,8 @@ bool is_among(std::span<const int32_t> workers, int32_t worker) {
 
 }  // namespace
 
-Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided,
-                       int64_t now_us, bool tight) {
+Placement Fleet::place(const PromptView& prompt, std::span<const PageKey> keys, std::span<const int32_t> avoided, int64_t now_us,
+                       bool tight) {
   return place(Work::kWhole, prompt, keys, avoided, now_us, tight);
 }
 
@@ -47,8 +47,7 @@ bool Fleet::any_for(Work work, std::span<const int32_t> avoided, int64_t now_us)
 }
 
 // REQUIRES: held_ is of its keys.
-Placement Fleet::place_among(Work work, const PromptView& prompt, std::span<const int32_t> avoided, int64_t now_us,
-                             bool tight) {
+Placement Fleet::place_among(Work work, const PromptView& prompt, std::span<const int32_t> avoided, int64_t now_us, bool tight) {
   const bool any_quick = any_ready(now_us);
   const double unmeasured = mean_us_per_token();
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -88,12 +87,12 @@ int32_t Fleet::place_decode_of(const PromptView& prompt, int64_t need_tokens, st
     const Worker& w = workers_[i];
     const auto worker = static_cast<int32_t>(i);
     const int64_t used = int64_t{w.load.pages - w.load.free_pages - w.load.cached_pages} * facts_.page_tokens;
-    decode_views_[i] = {
-        .ready = takes(w.role, Work::kWhole) && w.page_port > 0 && !is_among(avoided, worker) && can_take(worker, now_us, any_quick, tight),
-        .used_tokens = used + w.coming_tokens,
-        .capacity_tokens = int64_t{w.load.pages} * facts_.page_tokens,
-        .active_requests = std::max(w.inside, w.load.running + w.load.waiting) + w.coming,
-        .max_requests = w.room};
+    decode_views_[i] = {.ready = takes(w.role, Work::kWhole) && w.page_port > 0 && !is_among(avoided, worker) &&
+                                 can_take(worker, now_us, any_quick, tight),
+                        .used_tokens = used + w.coming_tokens,
+                        .capacity_tokens = int64_t{w.load.pages} * facts_.page_tokens,
+                        .active_requests = std::max(w.inside, w.load.running + w.load.waiting) + w.coming,
+                        .max_requests = w.room};
   }
   return place_decode(need_tokens, prompt.hash, decode_views_);
 }

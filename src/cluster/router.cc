@@ -269,8 +269,7 @@ class HubRouter final : public Router {
     const uint64_t pages = flight->hand_over;
     const int32_t next = drop_coming(*flight);
     handed = handed && next >= 0 && fleet_.can_take(next, now_us);
-    const RouteChoice route =
-        handed ? RouteChoice{.placed = {.worker = next}} : route_of(*flight, now_us, takes_turns(*flight));
+    const RouteChoice route = handed ? RouteChoice{.placed = {.worker = next}} : route_of(*flight, now_us, takes_turns(*flight));
     flight->placed = route.placed;
     if (flight->placed.worker < 0) return false;
     handed_ += handed;
