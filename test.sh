@@ -110,6 +110,10 @@ if [[ $ci == 1 ]]; then
     check eval-tasks build/release/deepinfer eval tasks --limit 50 --threshold models/eval/thresholds.toml
   fi
   check determinism-full build/release/deepinfer verify determinism --full
+  for isa in $(build/release/deepinfer doctor | awk '$1 == "kernels" && $3 == "ok" { print $2 }'); do
+    DEEPINFER_ISA=$isa count "golden-$isa" build/release/deepinfer golden tests/golden
+    DEEPINFER_ISA=$isa check "determinism-$isa" build/release/deepinfer verify determinism --quick
+  done
   check soak build/release/tests/test_engine_soak --gtest_brief=1 --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=60
   tests dev dev_tests -L dev
   tests tsan tsan_tests -L tsan

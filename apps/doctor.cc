@@ -16,7 +16,8 @@ struct DoctorSettings {
     visit({.name = "key", .target = &options.key, .help = "API key for it", .value = "KEY"});
     visit({.name = "served-model", .target = &options.model, .help = "model to ask for [the first it lists]", .value = "NAME"});
     visit({.name = "timeout", .target = &timeout, .help = "without a byte", .value = "SECONDS", .min = 0.1, .max = 1e6});
-    visit({.name = "device", .target = &options.device, .help = "of this machine: cpu, cpu:KERNELS or cuda:N", .value = "DEVICE"});
+    visit(
+        {.name = "device", .target = &options.device, .help = "of this machine: cpu, cpu:KERNELS or cuda:N", .value = "DEVICE"});
     visit({.name = "json", .target = &json, .help = "one JSON object"});
   }
 };

@@ -1,5 +1,5 @@
-// bench/compare_peers.cc - ggml's products of MXFP4 and BF16, and oneDNN's of BF16, at this model's shapes; one JSON object, rows as
-// `deepinfer bench ops` has them. Built by compare_llama_cpp.sh, outside the tree.
+// bench/compare_peers.cc - ggml's products of MXFP4 and BF16, and oneDNN's of BF16, at this model's shapes; one JSON object, rows
+// as `deepinfer bench ops` has them. Built by compare_llama_cpp.sh, outside the tree.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -73,13 +73,16 @@ void measure_ggml(ggml_type type, const char* name, int64_t n, int64_t k, int64_
   ggml_backend_t backend = ggml_backend_cpu_init();
   ggml_backend_cpu_set_n_threads(backend, kThreads);
   const int64_t bytes = static_cast<int64_t>(ggml_row_size(type, k)) * n;
-  const int64_t count = experts ? (rows > 8 ? 1 : 4) : rows > 8 ? std::max<int64_t>(1, kSetBytes / bytes / 4 / rows) : kSetBytes / bytes;
+  const int64_t count = experts    ? (rows > 8 ? 1 : 4)
+                        : rows > 8 ? std::max<int64_t>(1, kSetBytes / bytes / 4 / rows)
+                                   : kSetBytes / bytes;
   const ggml_init_params params = {ggml_tensor_overhead() * static_cast<size_t>(4 * count + 16) +
                                        ggml_graph_overhead_custom(static_cast<size_t>(2 * count + 16), false),
                                    nullptr, true};
   ggml_context *weights = ggml_init(params), *inputs = ggml_init(params), *work = ggml_init(params);
   std::vector<ggml_tensor*> w, ids, y;
-  ggml_tensor* x = experts ? ggml_new_tensor_3d(inputs, GGML_TYPE_F32, k, 1, rows) : ggml_new_tensor_2d(inputs, GGML_TYPE_F32, k, rows);
+  ggml_tensor* x =
+      experts ? ggml_new_tensor_3d(inputs, GGML_TYPE_F32, k, 1, rows) : ggml_new_tensor_2d(inputs, GGML_TYPE_F32, k, rows);
   const auto weight = [&] {
     return experts ? ggml_new_tensor_3d(weights, type, k, n, experts) : ggml_new_tensor_2d(weights, type, k, n);
   };
@@ -158,7 +161,8 @@ void measure_dnnl(int64_t n, int64_t k, int64_t rows) {
     order.wait();
   };
   all();
-  const double took = best_of(2, all), amount = static_cast<double>(count) * static_cast<double>(2 * n * k) * static_cast<double>(rows);
+  const double took = best_of(2, all),
+               amount = static_cast<double>(count) * static_cast<double>(2 * n * k) * static_cast<double>(rows);
   print_row("dnnl/bf16/" + std::to_string(n) + "x" + std::to_string(k) + "/" + std::to_string(rows), amount / took / 1e9,
             rows == 1 ? "GB/s" : "GFLOP/s");
 }

@@ -40,13 +40,14 @@ void prepare_floats(const Kernels& kernels, const Input& from, const Matrix& w, 
 
 // The inputs of `rows` rows of `groups` groups as FP32 at `out`, one row after another as `stride` says.
 template <class InputOf>
-void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups, int64_t stride, float* out,
-                    InputOf input_of) {
+void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups, int64_t stride,
+                    float* out, InputOf input_of) {
   context.pool.run(
       rows,
       [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin * groups; i < end * groups; ++i)
-          prepare_floats(kernels, input_of(i / groups, i % groups), w, out + i / groups * stride + i % groups * product_stride(w.k));
+          prepare_floats(kernels, input_of(i / groups, i % groups), w,
+                         out + i / groups * stride + i % groups * product_stride(w.k));
       },
       grain_for(kPrepareNs * static_cast<double>(w.k * groups)));
 }

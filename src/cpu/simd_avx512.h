@@ -16,7 +16,7 @@ constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2;
 constexpr int kChains = 10;
 // Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
 // tile of many rows (24 sums, two weights and an input of 32 registers: fewer loads than multiply-adds).
-constexpr int kFewRows = 4, kPanelsAtOnce = 4, kSumsAtOnce = 12, kRowTile = 12, kManyPanels = 2;
+constexpr int kFewRows = 8, kPanelsAtOnce = 4, kSumsAtOnce = 16, kFp4SumsAtOnce = 12, kRowTile = 12, kManyPanels = 2;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm512_setzero_ps()}; }

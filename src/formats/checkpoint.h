@@ -10,10 +10,10 @@
 //   DI_TRY(auto shape, parse_model_config(checkpoint->config_text(), checkpoint->config_path()));   // model/config.h
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <atomic>
 #include <span>
 #include <string>
 #include <string_view>

@@ -26,7 +26,8 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads
   int index = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
   if (number.empty() || error != std::errc() || end != number.data() + number.size() || index < 0) {
-    return invalid_argument(fmt::format("--device is cpu, cpu:KERNELS, cuda:N or cuda:N:portable (the first GPU is cuda:0), not '{}'", name));
+    return invalid_argument(
+        fmt::format("--device is cpu, cpu:KERNELS, cuda:N or cuda:N:portable (the first GPU is cuda:0), not '{}'", name));
   }
   return make_cuda_device({.index = index, .graphs = !eager, .portable = portable});
 }

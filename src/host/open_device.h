@@ -1,5 +1,6 @@
 // host/open_device.h - the device a setting names: "cpu", "cuda" or "cuda:N". Behind "cpu", ":avx2" or its like asks for that set
-// of kernels and no other; behind a GPU ":portable" asks for the CPU's numerics class, ":eager" for steps that are not recorded (for sanitizers, and to compare with).
+// of kernels and no other; behind a GPU ":portable" asks for the CPU's numerics class, ":eager" for steps that are not recorded
+// (for sanitizers, and to compare with).
 //
 //   DI_TRY(auto device, open_device("cuda:0", settings.threads));
 #pragma once

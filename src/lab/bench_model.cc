@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/huge_pages.h"
@@ -72,11 +73,14 @@ Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t 
   return timing;
 }
 
-// Bytes of weights that one token reads: of the routed experts only the chosen ones, of tables only rows.
-int64_t bytes_per_token(const LanguageModel& model) {
+// Bytes of weights that a step of `rows` tokens reads: of tables only rows, of the routed experts as many as the tokens choose
+// when they choose evenly.
+double bytes_of_step(const LanguageModel& model, int32_t rows) {
   const auto* v41 = dynamic_cast<const V41Model*>(&model);
   if (!v41 || !v41->weights().checkpoint) return 0;
   const ModelShape& shape = model.shape();
+  const double touched =
+      shape.experts > 0 ? 1 - std::pow(1 - static_cast<double>(shape.experts_per_token) / shape.experts, rows) : 0;
   double bytes = 0;
   for (const TensorView& tensor : v41->weights().checkpoint->tensors()) {
     const double size = static_cast<double>(tensor.data.size());
@@ -85,9 +89,9 @@ int64_t bytes_per_token(const LanguageModel& model) {
         tensor.name.starts_with("vision") || tensor.name.starts_with("mtp") || tensor.name.find("dspark") != std::string::npos;
     const bool expert = tensor.name.find(".experts.") != std::string::npos;
     if (table || idle) continue;
-    bytes += expert ? size * shape.experts_per_token / shape.experts : size;
+    bytes += expert ? size * touched : size;
   }
-  return static_cast<int64_t>(bytes);
+  return bytes;
 }
 
 // FLOPs of the products with weights of a prompt of so many tokens: decoder layers see its end only, the head its last token.
@@ -148,8 +152,8 @@ double measure_read_bandwidth(int threads) {
 }
 
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
-  const int64_t bytes = bytes_per_token(host.model());
-  const double bandwidth = bytes > 0 ? read_bandwidth(host) : 0;
+  const double bandwidth = bytes_of_step(host.model(), 1) > 0 ? read_bandwidth(host) : 0;
+  const double multiply = 2 * measure_multiply_adds(host.device().isa(), host.device().parallelism());
   std::shared_ptr<const Constraint> grammar;
   if (options.schema) {
     DI_TRY(grammar, host.constraints().of({.kind = OutputConstraint::Kind::kJson, .schema = kRecords}));
@@ -165,7 +169,11 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
       best_held = std::max(best_held, static_cast<double>(held.decoded) / held.decode);
     }
     FigureRow row{.name = fmt::format("decode/{}", streams), .value = best, .unit = "tokens/s"};
-    if (streams == 1 && bytes > 0) row.limit = bandwidth / static_cast<double>(bytes);
+    if (bandwidth > 0) {
+      double ideal = bytes_of_step(host.model(), streams) / bandwidth;
+      if (multiply > 0) ideal = std::max(ideal, streams * prompt_flops(host, 1) / multiply);
+      row.limit = streams / ideal;
+    }
     report.add(std::move(row));
     if (grammar) {
       report.add({.name = fmt::format("decode/{}/schema", streams),
@@ -176,7 +184,7 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
     }
     if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / best, .unit = "ms"});
   }
-  if (bytes > 0) report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
+  if (bandwidth > 0) report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
   return {};
 }
 

@@ -1,8 +1,9 @@
 // lab/bench_model.h - how fast the engine of a Host decodes and prefills.
 //
 // Rows at context frontiers, never one average. Each figure is the best of `repeats` runs: what disturbs a run on a shared
-// machine only makes it slower. The limit of a decode row is the memory's: bytes of weights a token touches over the read
-// bandwidth measured in the same run (weights that fit the cache may pass it).
+// machine only makes it slower. The limit of a decode row is the memory's: bytes of weights a step touches, experts
+// chosen evenly, over the read bandwidth measured in the same run (weights that fit the cache may pass it); on a CPU also that of
+// its multiply units.
 // Threads: one; the host must be otherwise idle.
 //
 //   FigureReport report("bench decode");

@@ -119,7 +119,8 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
     const double multiply = measure_multiply_adds(kernels.isa, options.threads) * 2;
     report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = multiply / 1e9, .unit = "GFLOP/s"});
-    for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, {bandwidth, multiply}, options, report));
+    for (const BenchShape& shape : kBenchShapes)
+      DI_CHECK_OK(measure_shape(*device, shape, {bandwidth, multiply}, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, multiply, report));
   }
   return {};

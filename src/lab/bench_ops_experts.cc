@@ -99,7 +99,8 @@ Status measure(Device& device, const BenchShape& shape, const std::vector<Matrix
 
 }  // namespace
 
-Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report) {
+Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply,
+                         FigureReport& report) {
   for (const BenchShape& shape : kBenchShapes) {
     if (shape.format != WeightFormat::kFp4) continue;
     const int64_t codes = int64_t{shape.n} * shape.k / 2, each = stored_bytes(shape);
@@ -119,7 +120,8 @@ Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double 
     std::vector<Matrix*> all;
     for (Matrix& w : table) all.push_back(&w);
     DI_TRY(const Buffer panels, device.pack(all));
-    for (const int32_t rows : options.rows) DI_CHECK_OK(measure(device, shape, table, rows, options, bandwidth, multiply, report));
+    for (const int32_t rows : options.rows)
+      DI_CHECK_OK(measure(device, shape, table, rows, options, bandwidth, multiply, report));
   }
   return {};
 }
