@@ -149,14 +149,17 @@ RegexArena::Edges RegexArena::escape_edges(Rx rx) {
   const Rx text = arg(rx, 0);
   std::vector<Edges> parts;
   std::vector<Rx> wide;
-  for (int byte = 0; byte < 0x20; ++byte) {
-    const Rx next = json_body(derive(text, static_cast<uint8_t>(byte)));
-    if (next == kNothing) continue;
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    ByteSet last;
-    last.add(static_cast<uint8_t>(kDigits[static_cast<size_t>(byte % 16)]));
-    if (byte % 16 > 9) last.add(static_cast<uint8_t>('A' + byte % 16 - 10));
-    wide.push_back(concat({literal(byte < 16 ? "000" : "001"), bytes(last), next}));
+  for (const Edge& edge : edges_copy(text)) {
+    for (const int high : {0, 16}) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      ByteSet last;
+      for (int low = 0; low < 16; ++low) {
+        if (!edge.bytes.has(static_cast<uint8_t>(high + low))) continue;
+        last.add(static_cast<uint8_t>(kDigits[static_cast<size_t>(low)]));
+        if (low > 9) last.add(static_cast<uint8_t>('A' + low - 10));
+      }
+      if (!last.empty()) wide.push_back(concat({literal(high == 0 ? "000" : "001"), bytes(last), json_body(edge.next)}));
+    }
   }
   for (const Escape& escape : kEscapes) {
     const Rx next = json_body(derive(text, escape.byte));
