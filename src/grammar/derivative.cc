@@ -249,8 +249,8 @@ bool RegexArena::find_goes_on(Rx rx, const PlainChars& plain) {
   }
 }
 
-// Whether a long text is in it is told by its end alone, as of patterns like `\.js$` and not `\.css$` together: then what goes on behind
-// a character that is in no end goes on behind any text.
+// Whether a long text is in it is told by its end alone, as of patterns like `\.js$` and not `\.css$` together: then what goes on
+// behind a character that is in no end goes on behind any text.
 bool RegexArena::ends_go_on(Rx rx, const PlainChars& plain) {
   std::vector<Rx> parts(args(rx).begin(), args(rx).end());
   for (Rx& part : parts) {
@@ -265,7 +265,8 @@ bool RegexArena::ends_go_on(Rx rx, const PlainChars& plain) {
 // Its long texts as what they end in; kNothing where they cannot be told so.
 Rx RegexArena::of_ends(Rx rx, const PlainChars& plain) {
   const auto is_any = [&](Rx part) {
-    return kind(part) == Kind::kRepeat && plain.has(arg(part, 0)) && arg(part, 1) == 0 && static_cast<int32_t>(arg(part, 2)) == kNoLimit;
+    return kind(part) == Kind::kRepeat && plain.has(arg(part, 0)) && arg(part, 1) == 0 &&
+           static_cast<int32_t>(arg(part, 2)) == kNoLimit;
   };
   if (kind(rx) == Kind::kNot) {
     if (finite(arg(rx, 0))) return kAnyBytes;

@@ -113,8 +113,9 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   if (!host->device_->reads_host_memory()) {
     DI_TRY(tower_device, open_device(host->device_->name(), settings.threads));
   }
-  host->image_encoder_ = std::make_unique<ImageEncoder>(host->model_->shape(), host->model_->name(), std::move(images),
-                                                        local_tower(*host->model_, settings.threads, host->device_->isa(), std::move(tower_device)));
+  host->image_encoder_ =
+      std::make_unique<ImageEncoder>(host->model_->shape(), host->model_->name(), std::move(images),
+                                     local_tower(*host->model_, settings.threads, host->device_->isa(), std::move(tower_device)));
   host->open_recipe(model);
   EngineOptions engine;
   if (options.max_batch > 0) engine.max_batch = options.max_batch;
