@@ -114,7 +114,10 @@ Status check_tool_schemas(std::vector<ToolDefinition>& tools, const ProfileRules
     if (!tool.parameters) continue;
     if (tool.strict.value_or(false)) {
       tool.enforced = strict_constraint(*tool.parameters);
-      DI_TRY(tool.parameters, normalise_strict(*tool.parameters, StrictUse::kToolParameters, rules.strict_refs_in_any_of));
+      auto normal = normalise_strict(*tool.parameters, StrictUse::kToolParameters, rules.strict_refs_in_any_of);
+      // What the recipe's strict form cannot say is shown as it is written and enforced all the same.
+      if (!normal && (!rules.strict_refs_in_any_of || !check_tool_schema(tool.name, *tool.parameters))) return normal.error();
+      if (normal) tool.parameters = *std::move(normal);
     } else {
       DI_CHECK_OK(check_tool_schema(tool.name, *tool.parameters));
     }
@@ -190,7 +193,9 @@ Status check_response_schema(ResponseFormat& format, bool strict, const ProfileR
   if (format.kind != ResponseFormat::Kind::kJsonSchema) return {};
   if (strict) {
     format.enforced = strict_constraint(format.schema);
-    DI_TRY(format.constraint_schema, normalise_strict(format.schema, StrictUse::kAnswerFormat, rules.strict_refs_in_any_of));
+    auto normal = normalise_strict(format.schema, StrictUse::kAnswerFormat, rules.strict_refs_in_any_of);
+    if (!normal && (!rules.strict_refs_in_any_of || !check_schema(format.schema))) return normal.error();
+    format.constraint_schema = normal ? *std::move(normal) : format.schema;
     return {};
   }
   if (const Status valid = check_schema(format.schema); !valid) {

@@ -273,7 +273,8 @@ Json strict_constraint(const Json& schema) {
     if (!map || !map->is_object()) continue;
     for (auto& [name, member] : map->members()) member = strict_constraint(member);
   }
-  for (const char* word : {"anyOf", "allOf", "oneOf"}) {
+  // Not `allOf`: its members are parts of one object, which would exclude each other if each was closed.
+  for (const char* word : {"anyOf", "oneOf", "prefixItems"}) {
     Json* list = out.find(word);
     if (!list || !list->is_array()) continue;
     for (Json& member : list->items()) member = strict_constraint(member);

@@ -17,8 +17,8 @@ using Points = std::vector<uint32_t>;
 constexpr uint32_t kBase = 36, kLeast = 1, kMost = 26, kSkew = 38, kDamp = 700, kFirstBias = 72, kFirstPoint = 0x80;
 constexpr uint32_t kLastPoint = 0x10FFFF;
 
-// So many labels one question may look at, and those behind a beginning that needs no look: what is added then (see goes_on_plainly)
-// takes at most as many bytes.
+// So many labels one question may look at, and those behind a beginning that needs no look: what is added then (see
+// goes_on_plainly) takes at most as many bytes.
 constexpr int kMaxTried = 400;
 constexpr size_t kPlainEnd = 14;
 
@@ -193,8 +193,8 @@ class Search {
   std::vector<std::pair<Reading, size_t>> near_;
 };
 
-// All of `text` are letters of the label, its other ones are still to come: with an `à` each before, at the third place and behind, as
-// needed, it is one. Their numbers have four digits at most, as labels have 59 letters at most.
+// All of `text` are letters of the label, its other ones are still to come: with an `à` each before, at the third place and
+// behind, as needed, it is one. Their numbers have four digits at most, as labels have 59 letters at most.
 bool goes_on_plainly(std::string_view text, size_t most) { return text.size() + kPlainEnd <= most; }
 
 }  // namespace

@@ -142,7 +142,10 @@ bool Automaton::must_leave_off() {
 
 bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline,
                      const std::atomic<int32_t>* waiting) {
-  work_ = {.deadline = &deadline, .waiting = waiting, .begin_us = MaskDeadline::now_us(), .built = lexer_.num_tables() + earley_.num_rows()};
+  work_ = {.deadline = &deadline,
+           .waiting = waiting,
+           .begin_us = MaskDeadline::now_us(),
+           .built = lexer_.num_tables() + earley_.num_rows()};
   std::fill(words.begin(), words.end(), 0);
   for (const LexThread& thread : state.threads) {
     const std::shared_ptr<const Interior> inner = interior(thread.lex);

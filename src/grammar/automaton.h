@@ -46,8 +46,8 @@ class Automaton {
   bool advance(GrammarState& state, std::string_view bytes);
   // The bytes that surely come next, up to `most`: none where there is a choice, or where the text may end.
   std::string forced(GrammarState state, size_t most);
-  // words: [vocabulary().num_words()]. False when it left off, because of the deadline, because some thread is `waiting`, or because it
-  // is exhausted.
+  // words: [vocabulary().num_words()]. False when it left off, because of the deadline, because some thread is `waiting`, or
+  // because it is exhausted.
   bool mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline = {},
             const std::atomic<int32_t>* waiting = nullptr);
   // Takes over what `from` knows of `states`, and nothing else of it; both began as copies of one automaton whose arena had

@@ -30,8 +30,9 @@ constexpr size_t kMaxLearned = 1000;
 
 class ConstraintMask;
 
-// What all masks of a constraint build on. What it answers does not depend on how much of it is built or by whom, so what one answer
-// has worked out is there for the others at once. Threads: any; whoever holds a Turn may touch the automaton and the masks' histories.
+// What all masks of a constraint build on. What it answers does not depend on how much of it is built or by whom, so what one
+// answer has worked out is there for the others at once. Threads: any; whoever holds a Turn may touch the automaton and the
+// masks' histories.
 class SharedAutomaton {
  public:
   explicit SharedAutomaton(Automaton automaton) : first_(std::move(automaton)), begun_bytes_(first_.bytes()) {}
@@ -61,7 +62,8 @@ class SharedAutomaton {
   void leave(ConstraintMask& mask) {
     std::erase(masks_, &mask);
     if (!masks_.empty()) return;
-    if (automaton_->num_states() > kMaxLearned || automaton_->exhausted() || !automaton_->lexer().arena().roomy()) automaton_.reset();
+    if (automaton_->num_states() > kMaxLearned || automaton_->exhausted() || !automaton_->lexer().arena().roomy())
+      automaton_.reset();
     if (automaton_) automaton_->truncate(first_.num_rows());
   }
   void tidy() {

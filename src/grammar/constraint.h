@@ -1,10 +1,10 @@
 // grammar/constraint.h - a compiled constraint: what an answer must look like, ready to make masks.
 //
 // A constraint is a regular expression, a JSON Schema, any JSON object, or a grammar in EBNF. Compiling it refuses what can not
-// be enforced, with keyword and place; what compiles is enforced to the last byte. All masks of a constraint build on one automaton,
-// so what one has worked out is there for the others, running or yet to come. Promise: never throws, bounded by CompileLimits, on
-// hostile input too. Threads: a Constraint is const, shared by as many masks as you like; compile from any thread. Masks of one
-// constraint may be used from different threads; they take turns.
+// be enforced, with keyword and place; what compiles is enforced to the last byte. All masks of a constraint build on one
+// automaton, so what one has worked out is there for the others, running or yet to come. Promise: never throws, bounded by
+// CompileLimits, on hostile input too. Threads: a Constraint is const, shared by as many masks as you like; compile from any
+// thread. Masks of one constraint may be used from different threads; they take turns.
 //
 //   auto vocabulary = Vocabulary::create(tokenizer);
 //   DI_TRY(auto constraint, compile_regex(vocabulary, "[0-9]{4}-[0-9]{2}"));

@@ -414,7 +414,8 @@ TEST(Constraint, ASetMayBeWorkedOutPieceByPiece) {
 
 // What one answer has worked out, another one that runs beside it need not: its sets are ready in the first slice.
 TEST(Constraint, RunningAnswersShareWhatOneWorkedOut) {
-  const auto constraint = schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
+  const auto constraint =
+      schema(R"({"type":"object","patternProperties":{"^[a-m]*x.{7}$":{"type":"string","pattern":"q.{9}$"}}})");
   std::vector<uint32_t> words(byte_vocabulary()->num_words());
   auto first = constraint->start({0}), second = constraint->start({0});
   MaskDeadline passed;
@@ -427,7 +428,8 @@ TEST(Constraint, RunningAnswersShareWhatOneWorkedOut) {
 }
 
 TEST(Constraint, MasksOfOneConstraintMayRunOnManyThreads) {
-  const auto constraint = schema(R"({"type":"object","properties":{"ab":{"type":"string","pattern":"(a|b)*c$"},"n":{"type":"array"}}})");
+  const auto constraint =
+      schema(R"({"type":"object","properties":{"ab":{"type":"string","pattern":"(a|b)*c$"},"n":{"type":"array"}}})");
   std::vector<std::vector<uint32_t>> sets(4);
   std::vector<std::thread> threads;
   for (auto& out : sets) {

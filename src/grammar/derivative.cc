@@ -149,14 +149,17 @@ RegexArena::Edges RegexArena::escape_edges(Rx rx) {
   const Rx text = arg(rx, 0);
   std::vector<Edges> parts;
   std::vector<Rx> wide;
-  for (int byte = 0; byte < 0x20; ++byte) {
-    const Rx next = json_body(derive(text, static_cast<uint8_t>(byte)));
-    if (next == kNothing) continue;
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    ByteSet last;
-    last.add(static_cast<uint8_t>(kDigits[static_cast<size_t>(byte % 16)]));
-    if (byte % 16 > 9) last.add(static_cast<uint8_t>('A' + byte % 16 - 10));
-    wide.push_back(concat({literal(byte < 16 ? "000" : "001"), bytes(last), next}));
+  for (const Edge& edge : edges_copy(text)) {
+    for (const int high : {0, 16}) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      ByteSet last;
+      for (int low = 0; low < 16; ++low) {
+        if (!edge.bytes.has(static_cast<uint8_t>(high + low))) continue;
+        last.add(static_cast<uint8_t>(kDigits[static_cast<size_t>(low)]));
+        if (low > 9) last.add(static_cast<uint8_t>('A' + low - 10));
+      }
+      if (!last.empty()) wide.push_back(concat({literal(high == 0 ? "000" : "001"), bytes(last), json_body(edge.next)}));
+    }
   }
   for (const Escape& escape : kEscapes) {
     const Rx next = json_body(derive(text, escape.byte));
@@ -246,8 +249,8 @@ bool RegexArena::find_goes_on(Rx rx, const PlainChars& plain) {
   }
 }
 
-// Whether a long text is in it is told by its end alone, as of patterns like `\.js$` and not `\.css$` together: then what goes on behind
-// a character that is in no end goes on behind any text.
+// Whether a long text is in it is told by its end alone, as of patterns like `\.js$` and not `\.css$` together: then what goes on
+// behind a character that is in no end goes on behind any text.
 bool RegexArena::ends_go_on(Rx rx, const PlainChars& plain) {
   std::vector<Rx> parts(args(rx).begin(), args(rx).end());
   for (Rx& part : parts) {
@@ -262,7 +265,8 @@ bool RegexArena::ends_go_on(Rx rx, const PlainChars& plain) {
 // Its long texts as what they end in; kNothing where they cannot be told so.
 Rx RegexArena::of_ends(Rx rx, const PlainChars& plain) {
   const auto is_any = [&](Rx part) {
-    return kind(part) == Kind::kRepeat && plain.has(arg(part, 0)) && arg(part, 1) == 0 && static_cast<int32_t>(arg(part, 2)) == kNoLimit;
+    return kind(part) == Kind::kRepeat && plain.has(arg(part, 0)) && arg(part, 1) == 0 &&
+           static_cast<int32_t>(arg(part, 2)) == kNoLimit;
   };
   if (kind(rx) == Kind::kNot) {
     if (finite(arg(rx, 0))) return kAnyBytes;

@@ -5,7 +5,8 @@
 namespace deepinfer {
 namespace {
 
-// Steps of one row. A row takes a handful; one that asks for more, some milliseconds of work, is none that an answer can wait for.
+// Steps of one row. A row takes a handful; one that asks for more, some milliseconds of work, is none that an answer can wait
+// for.
 constexpr size_t kMaxWork = 200'000;
 
 // Rows are small as a rule; a scan beats a table up to here.
@@ -42,8 +43,9 @@ Earley::Earley(const Earley& other)
 
 size_t Earley::bytes() const {
   constexpr size_t kEntry = 64;  // of a table, about
-  return places_.size() * (sizeof(Place) + kEntry) + (table_.size() + num_productions_) * kEntry + (memo_.size() * 2 + row_index_.size()) * kEntry +
-         rows_.size() * sizeof(Row) + frames_.size() * sizeof(Frame) + num_items_ * sizeof(Scan);
+  return places_.size() * (sizeof(Place) + kEntry) + (table_.size() + num_productions_) * kEntry +
+         (memo_.size() * 2 + row_index_.size()) * kEntry + rows_.size() * sizeof(Row) + frames_.size() * sizeof(Frame) +
+         num_items_ * sizeof(Scan);
 }
 
 RowId Earley::begin(Lexer& lexer) {

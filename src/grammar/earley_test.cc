@@ -33,8 +33,8 @@ TEST(Earley, AmbiguityDoesNotGrowWithTheText) {
                     words = "root ::= word root | word\nword ::= [a-z]+ | word word",
                     sums = "root ::= root \"+\" root | root \"*\" root | \"(\" root \")\" | [0-9]+";
   for (const auto& [ebnf, text, wrong] :
-       {std::tuple(doubled, repeated("a", 3000), "b"), std::tuple(tripled, repeated("aab", 1000), "c"), std::tuple(words, repeated("ab", 1500), "1"),
-        std::tuple(sums, repeated("12+(3*4)*", 500) + "1", ")")}) {
+       {std::tuple(doubled, repeated("a", 3000), "b"), std::tuple(tripled, repeated("aab", 1000), "c"),
+        std::tuple(words, repeated("ab", 1500), "1"), std::tuple(sums, repeated("12+(3*4)*", 500) + "1", ")")}) {
     Automaton tested = automaton(ebnf);
     GrammarState state = tested.begin();
     ASSERT_TRUE(tested.advance(state, text)) << ebnf;
@@ -48,7 +48,8 @@ TEST(Earley, AmbiguityDoesNotGrowWithTheText) {
 // What is really nested keeps its depth: merging loses nothing.
 TEST(Earley, NestingIsKept) {
   Automaton tested = automaton("root ::= \"(\" root \")\" | \"[\" root \"]\" | root root | \"x\"");
-  for (const auto& [text, whole] : {std::pair("([x])", true), std::pair("([x)]", false), std::pair("(((x)x)([x]x))x", true), std::pair("((x)", false)}) {
+  for (const auto& [text, whole] :
+       {std::pair("([x])", true), std::pair("([x)]", false), std::pair("(((x)x)([x]x))x", true), std::pair("((x)", false)}) {
     GrammarState state = tested.begin();
     EXPECT_EQ(tested.advance(state, text) && state.complete, whole) << text;
   }

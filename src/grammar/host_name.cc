@@ -66,7 +66,8 @@ HostName HostName::unpacked(std::span<const uint32_t> words) {
   out.size_ = words[0] & 0xFF, out.label_ = words[0] >> 8 & 0xFF;
   out.dash_ = (words[0] >> 17 & 1) != 0, out.xn_ = (words[0] >> 18 & 1) != 0;
   out.third_dash_ = (words[0] >> 19 & 1) != 0, out.in_a_label_ = (words[0] >> 20 & 1) != 0;
-  for (uint32_t i = 0; out.in_a_label_ && i < out.label_ - kPrefix; ++i) out.a_label_ += static_cast<char>(words[1 + i / 4] >> (i % 4 * 8));
+  for (uint32_t i = 0; out.in_a_label_ && i < out.label_ - kPrefix; ++i)
+    out.a_label_ += static_cast<char>(words[1 + i / 4] >> (i % 4 * 8));
   return out;
 }
 

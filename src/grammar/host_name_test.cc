@@ -20,21 +20,22 @@ bool is_host(std::string_view text) {
 
 TEST(HostName, LabelsOfAscii) {
   const std::string label(63, 'a');
-  for (const std::string& text : {std::string("a"), std::string("1-b.C"), std::string("a--b.com"), std::string("xn-a.xna"), label + "." + label,
-                                  label + "." + label + "." + label + "." + label.substr(2)})
+  for (const std::string& text : {std::string("a"), std::string("1-b.C"), std::string("a--b.com"), std::string("xn-a.xna"),
+                                  label + "." + label, label + "." + label + "." + label + "." + label.substr(2)})
     EXPECT_TRUE(is_host(text)) << text;
-  for (const std::string& text : {std::string(), std::string("."), std::string("-a"), std::string("a-"), std::string("a..b"), std::string("ab--c"),
-                                  std::string("a_b"), label + "a", label + "." + label + "." + label + "." + label.substr(1)})
+  for (const std::string& text :
+       {std::string(), std::string("."), std::string("-a"), std::string("a-"), std::string("a..b"), std::string("ab--c"),
+        std::string("a_b"), label + "a", label + "." + label + "." + label + "." + label.substr(1)})
     EXPECT_FALSE(is_host(text)) << text;
 }
 
 TEST(HostName, ALabels) {
   // Of RFC 3492, 7.1 and languages with signs of their own; judged by the package idna of Python.
-  for (const char* text : {"bcher-kva", "9n2bp8q", "ihqwcrb4cv8a8dqg056pqjye", "ll-0ea", "wva3je", "4dbc5h", "k8j5u", "vek778f", "ngba1o", "0-gyc",
-                           "11b2ezcw70k", "11b2ezcs70k", "ngba5hb2804a", "mgba3gch31f", "zca29lwxobi7a"})
+  for (const char* text : {"bcher-kva", "9n2bp8q", "ihqwcrb4cv8a8dqg056pqjye", "ll-0ea", "wva3je", "4dbc5h", "k8j5u", "vek778f",
+                           "ngba1o", "0-gyc", "11b2ezcw70k", "11b2ezcs70k", "ngba5hb2804a", "mgba3gch31f", "zca29lwxobi7a"})
     EXPECT_TRUE(a_label_ends(text)) << text;
-  for (const char* text : {"", "x", "abc-", "-abc", "hello-txk", "al-0ea", "l-fda", "wva3j", "5db1e", "vek", "ngb6iyr", "11b2er09f", "02b508i", "chb89f",
-                           "07jceefgh4c", "aa---o47jg78q", "9n2bp8", "99999999"})
+  for (const char* text : {"", "x", "abc-", "-abc", "hello-txk", "al-0ea", "l-fda", "wva3j", "5db1e", "vek", "ngb6iyr",
+                           "11b2er09f", "02b508i", "chb89f", "07jceefgh4c", "aa---o47jg78q", "9n2bp8", "99999999"})
     EXPECT_FALSE(a_label_ends(text)) << text;
 }
 
@@ -84,7 +85,8 @@ TEST(HostName, AsAFormat) {
   const auto shorter = compiled(R"({"type":"string","format":"hostname","minLength":4,"maxLength":20})");
   EXPECT_TRUE(shorter->matches(R"("abc.d")") && !shorter->matches(R"("abc")") && !shorter->matches(R"("xn--9n2bp8q")"));
   const auto other = compiled(R"({"type":"string","not":{"format":"hostname","maxLength":12}})");
-  EXPECT_TRUE(other->matches(R"("a b")") && other->matches(R"("xn--9n2bp8q.xn--9n2bp8q")") && !other->matches(R"("xn--9n2bp8q")"));
+  EXPECT_TRUE(other->matches(R"("a b")") && other->matches(R"("xn--9n2bp8q.xn--9n2bp8q")") &&
+              !other->matches(R"("xn--9n2bp8q")"));
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ class Lexer {
   // The state before the first byte of any of `terminals`.
   LexState start(std::span<const Rx> terminals);
   // Two times the next state, plus one if it accepts.
-  uint32_t step(LexState state, uint8_t byte) { return costly(state) ? step_alone(state, byte) : table(state)[byte]; }
-  // A table takes long, so single steps should be asked for.
-  bool costly(LexState state) const { return states_[state].costly && states_[state].table < 0; }
+  uint32_t step(LexState state, uint8_t byte) {
+    return states_[state].costly && states_[state].table < 0 ? step_alone(state, byte) : table(state)[byte];
+  }
+  // Tables take long here and behind it, so single steps should be asked for.
+  bool costly(LexState state) const { return states_[state].costly; }
   // The same for all bytes; it stays where it is.
   const uint32_t* table(LexState state) {
     if (states_[state].table < 0) fill(state);

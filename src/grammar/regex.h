@@ -89,8 +89,9 @@ class RegexArena {
   // `rx` begins with a json_body(): of which text, and what follows; kNothing where it does not.
   Rx body_text(Rx rx) const;
   Rx body_tail(Rx rx) const { return kind(rx) == Kind::kConcat && kind(arg(rx, 0)) == Kind::kJsonBody ? arg(rx, 1) : kNothing; }
-  // Every text of plain characters (vocabulary.h) can be gone on with to endlessly many texts of the language, as the expression shows:
-  // the names of an open object but for those that are known, what a pattern wants only at the end. May say no where it is so.
+  // Every text of plain characters (vocabulary.h) can be gone on with to endlessly many texts of the language, as the expression
+  // shows: the names of an open object but for those that are known, what a pattern wants only at the end. May say no where it is
+  // so.
   struct PlainChars {
     Rx any, dot;  // one of any characters, one of a pattern's `.`: both hold the plain ones
     bool has(Rx rx) const { return rx == any || rx == dot; }
@@ -123,7 +124,20 @@ class RegexArena {
 
  private:
   friend class RegexTranslation;
-  enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kJsonBody, kJsonEscape, kMultiple, kHostName };
+  enum class Kind : uint8_t {
+    kNothing,
+    kEmpty,
+    kBytes,
+    kConcat,
+    kOr,
+    kAnd,
+    kNot,
+    kRepeat,
+    kJsonBody,
+    kJsonEscape,
+    kMultiple,
+    kHostName
+  };
   enum class Known : uint8_t { kUnknown, kYes, kNo };
   struct Node {
     Kind kind;

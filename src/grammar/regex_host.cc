@@ -1,4 +1,5 @@
-// Names of hosts among the expressions of grammar/regex.h: A-labels are no regular language, so each place of a name is an expression.
+// Names of hosts among the expressions of grammar/regex.h: A-labels are no regular language, so each place of a name is an
+// expression.
 #include <algorithm>
 
 #include "grammar/regex.h"

@@ -22,6 +22,12 @@ Rx without_blanks(RegexArena& arena, Rx text) {
   return arena.intersect({text, arena.repeat(utf8(arena, {{0, 0x1F}, {0x21, 0x10FFFF}}), 0, kNoLimit)});
 }
 
+// Behind a name.
+Rx key_end(RegexArena& arena, bool json) {
+  const Rx space = json_space(arena), quote = arena.literal("\"");
+  return json ? arena.concat({quote, space, arena.literal(":"), space}) : quote;
+}
+
 }  // namespace
 
 SchemaRules::SchemaRules(std::shared_ptr<const SchemaPlan> plan, std::shared_ptr<const ArgumentMarkup> arguments)
@@ -166,12 +172,20 @@ std::vector<SchemaRules::KeyChoice> SchemaRules::key_choices(const State& now, R
   return out;
 }
 
+// Objects of hundreds of keys ask for each of them again at every place, dozens of like objects side by side.
+Rx SchemaRules::key_terminal(const State& now, size_t entry, RegexArena& arena) {
+  const bool json = now.kind == Kind::kKey;
+  const auto [found, added] = key_terminals_.try_emplace({now.value, now.shape, entry, json}, kNothing);
+  if (!added) return found->second;
+  const std::string& text = plan_->values[now.value].objects[now.shape].entries[entry].name;
+  const Rx name = json ? arena.json_body(arena.literal(text)) : argument_name(arena, text);
+  return found->second = arena.concat(name, key_end(arena, json));
+}
+
 // Behind the opening quote of a key: the rest of its name, its value, and the object with it.
 std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& arena) {
   const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
   const bool json = now.kind == Kind::kKey;
-  const Rx space = json_space(arena), quote = arena.literal("\"");
-  const Rx behind = json ? arena.concat({quote, space, arena.literal(":"), space}) : quote;
   std::vector<Production> out;
   for (const KeyChoice& choice : key_choices(now, arena)) {
     State next = now;
@@ -179,15 +193,17 @@ std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& are
     next.begun = true;
     // How many keys matters only up to a bound.
     next.count = plan.max == kUnbounded ? std::min(now.count + 1, plan.min) : now.count + 1;
-    Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(arena.with_plain_hosts(choice.text));
+    Rx key;
     if (choice.entry) {
       next.words[*choice.entry / 32] |= 1u << (*choice.entry % 32);
-      const std::string& text = plan.entries[*choice.entry].name;
-      name = json ? arena.json_body(arena.literal(text)) : argument_name(arena, text);
+      key = key_terminal(now, *choice.entry, arena);
+    } else {
+      const Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(arena.with_plain_hosts(choice.text));
+      key = arena.concat(name, key_end(arena, json));
     }
     Symbol value = Symbol::nonterminal(choice.value);
     if (!json) value = Symbol::nonterminal(state({.value = choice.value, .kind = Kind::kArgument, .words = {}}));
-    out.push_back({Symbol::terminal(arena.concat(name, behind)), value, Symbol::nonterminal(state(std::move(next)))});
+    out.push_back({Symbol::terminal(key), value, Symbol::nonterminal(state(std::move(next)))});
   }
   return out;
 }

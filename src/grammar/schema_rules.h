@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "grammar/rules.h"
@@ -67,12 +68,15 @@ class SchemaRules final : public RuleSource {
   std::vector<KeyChoice> key_choices(const State& state, RegexArena& arena) const;
   std::vector<Production> key_rules(const State& state, RegexArena& arena);
   int64_t missing(const State& state) const;
+  // A known key from behind its opening quote up to its value.
+  Rx key_terminal(const State& state, size_t entry, RegexArena& arena);
 
   std::shared_ptr<const SchemaPlan> plan_;
   std::shared_ptr<const ArgumentMarkup> arguments_;
   Nonterminal start_ = 0;
   std::vector<State> states_;
   std::map<State, Nonterminal> index_;
+  std::map<std::tuple<uint32_t, uint32_t, size_t, bool>, Rx> key_terminals_;  // of the one arena that expand() is given
 };
 
 }  // namespace deepinfer

@@ -89,7 +89,8 @@ Scalars SchemaShapes::of_atom(const SchemaAtom& atom) {
 }
 
 Rx SchemaShapes::within_strings(Rx text) {
-  return narrow_ && !arena_.is_host_name(text) ? arena_.intersect({any_text_, text}) : text;  // no mark is made of letters and dots
+  return narrow_ && !arena_.is_host_name(text) ? arena_.intersect({any_text_, text})
+                                               : text;  // no mark is made of letters and dots
 }
 
 Scalars SchemaShapes::joined(const Scalars& a, const Scalars& b, bool is_and) {

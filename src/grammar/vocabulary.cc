@@ -13,7 +13,8 @@ constexpr int32_t kSliceChars[] = {8, 20, INT32_MAX};
 // Tokens with more characters are listed: 3,000 of the release's.
 constexpr int32_t kCountedChars = 20;
 
-// Characters of a token that any JSON string may hold as it is; -1 for the others, and where one ends a line, which a pattern's `.` is not.
+// Characters of a token that any JSON string may hold as it is; -1 for the others, and where one ends a line, which a pattern's
+// `.` is not.
 int32_t plain_chars(std::string_view bytes) {
   constexpr std::string_view kLineEnd = "\u2028", kParagraphEnd = "\u2029";
   if (!is_valid_utf8(bytes) || bytes.find(kLineEnd) != bytes.npos || bytes.find(kParagraphEnd) != bytes.npos) return -1;

@@ -1,9 +1,9 @@
 // grammar/vocabulary.h - the tokens a constrained answer is made of, sorted for masks.
 //
-// Most tokens are plain text that any JSON string may hold, of characters that a pattern's `.` takes. They lie in slices by their number of characters: where the
-// answer stands inside a string of enough room, a whole slice is allowed with one pass over a bit set and only the
-// remaining tokens (quotes, escapes, control characters, cut characters) are looked at one by one.
-// Threads: const after create(); shared by all constraints of a tokenizer.
+// Most tokens are plain text that any JSON string may hold, of characters that a pattern's `.` takes. They lie in slices by their
+// number of characters: where the answer stands inside a string of enough room, a whole slice is allowed with one pass over a bit
+// set and only the remaining tokens (quotes, escapes, control characters, cut characters) are looked at one by one. Threads:
+// const after create(); shared by all constraints of a tokenizer.
 #pragma once
 
 #include <cstdint>

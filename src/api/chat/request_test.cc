@@ -155,6 +155,32 @@ TEST(ChatRequest, StrictSchemasAreEnforcedWhole) {
   EXPECT_EQ(tool.enforced->at("required").dump(), R"(["p","s"])");
 }
 
+// What SDKs write of models with dates, tagged unions and tuples.
+TEST(ChatRequest, StrictSchemasMayGoBeyondTheStrictForm) {
+  const std::string schema =
+      R"({"type":"object","properties":{"at":{"type":"string","format":"date-time"},"pet":{"oneOf":[{"type":"object",)"
+      R"("properties":{"lives":{"type":"integer"}}},{"type":"null"}]},"pos":{"type":"array","prefixItems":[{"type":"number"}]}}})";
+  const std::string format =
+      kHead + R"(, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": )" + schema +
+      "}}}";
+  const std::string tool =
+      kHead + R"(, "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": )" + schema + "}}]}";
+  for (const std::string& body : {format, tool}) EXPECT_NE(error_of(body), "");
+  const ResponseFormat answer = accepted(format, options(Profile::kOpen)).conversation.format;
+  EXPECT_EQ(answer.constraint_schema.dump(), Json::parse(schema)->dump()) << "shown as it is written";
+  EXPECT_EQ(answer.enforced.at("required").dump(), R"(["at","pet","pos"])");
+  EXPECT_EQ(answer.enforced.at("properties").at("pet").at("oneOf").items()[0].at("required").dump(), R"(["lives"])");
+  const ToolDefinition definition = accepted(tool, options(Profile::kOpen)).conversation.tools.at(0);
+  EXPECT_EQ(definition.parameters->dump(), Json::parse(schema)->dump());
+  EXPECT_EQ(definition.enforced->at("additionalProperties").dump(), "false");
+  EXPECT_NE(
+      error_of(
+          kHead +
+              R"(, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": {"type": 5}}}})",
+          options(Profile::kOpen)),
+      "");
+}
+
 // The recipe refuses them; the public service takes them, and so does `open`.
 TEST(ChatRequest, StrictToolsStandBesideOthersAndAFormat) {
   const auto tool = [](const char* name, const char* strict) {
