@@ -67,8 +67,8 @@ Status KeyRing::load() {
       record.retention = retention_class_named(word);
       if (!record.retention)
         return invalid_argument(fmt::format(
-            "{}:{}: '{}' stands behind the hash; session, agent, chat or pinned may, and requests=N and tokens=N, a minute", path_,
-            number, word));
+            "{}:{}: '{}' stands behind the hash; session, agent, chat or pinned may, and requests=N and tokens=N, a minute",
+            path_, number, word));
     }
     if (!loaded.emplace(hash, std::move(record)).second)
       return invalid_argument(fmt::format("{}:{}: this key stands there twice", path_, number));

@@ -1,9 +1,9 @@
 // server/keys.h - who may call.
 //
-// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY [CLASS] [requests=N] [tokens=N]: how long the cache keeps what its
-// requests leave, where they do not say, and limits of one minute. Blank lines and lines that begin with # are skipped. Without a
-// file everybody may call; with one, nobody may without a key of it - also when the file is empty. Promise: keys are compared by
-// their hash only and never kept or logged; a reload that fails keeps the old keys. Threads: one (the server's).
+// A key file holds one key a line, hashed: NAME SHA256-OF-THE-KEY [CLASS] [requests=N] [tokens=N]: how long the cache keeps what
+// its requests leave, where they do not say, and limits of one minute. Blank lines and lines that begin with # are skipped.
+// Without a file everybody may call; with one, nobody may without a key of it - also when the file is empty. Promise: keys are
+// compared by their hash only and never kept or logged; a reload that fails keeps the old keys. Threads: one (the server's).
 //
 //   DI_TRY(KeyRing keys, KeyRing::open("keys.txt"));
 //   const KeyRecord* who = keys.find(presented);     // nullptr: refuse
