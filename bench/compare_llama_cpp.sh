@@ -16,11 +16,12 @@ if [[ ! -d ggml-source ]]; then
   fi
   mkdir -p unpacked && tar -xzf llama_cpp_python-*.tar.gz -C unpacked --strip-components=1
   mv unpacked/vendor/llama.cpp/ggml ggml-source
+  touch ggml-source/ggml.pc.in  # the package leaves it out, the build wants it
 fi
 if [[ ! -x compare_peers ]]; then
   cmake -S ggml-source -B ggml-build -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DGGML_OPENMP=OFF \
     -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF >cmake.log
-  cmake --build ggml-build >build.log
+  cmake --build ggml-build --target ggml >build.log
   dnnl=()
   [[ -f /usr/include/oneapi/dnnl/dnnl.hpp ]] && dnnl=(-DWITH_DNNL -ldnnl)
   g++ -std=c++20 -O2 "$root/bench/compare_peers.cc" -Iggml-source/include -o compare_peers \
