@@ -1,6 +1,7 @@
 #include "kvcache/tiers/store_cipher.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -41,7 +42,7 @@ class StoreCiphers : public testing::Test {
 };
 
 TEST(StoreCipher, AKeyIsReadFromAFile) {
-  const std::string path = testing::TempDir() + "store.key";
+  const std::string path = testing::TempDir() + "store.key-" + std::to_string(getpid());
   std::ofstream(path) << std::string(64, '7') << '\n';
   const auto hex = StoreCipher::open(path);
   ASSERT_TRUE(hex) << hex.error().message;

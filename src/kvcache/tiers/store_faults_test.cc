@@ -300,7 +300,7 @@ constexpr int64_t kLimit = int64_t{8} << 30;
 }
 
 void kill_writers(uint32_t kills, uint32_t draw) {
-  const std::string root = testing::TempDir() + "kv_store_kill";
+  const std::string root = testing::TempDir() + "kv_store_kill-" + std::to_string(getpid());  // several builds may run
   std::filesystem::remove_all(root);
   std::set<uint64_t> acknowledged;
   uint64_t first = 0;
