@@ -108,11 +108,11 @@ def every_answer_ends_once_with_its_own_bytes():
 
 @case
 def so_it_does_where_workers_have_roles():
-    router = torment(('prefill', 'decode', 'prefill', 'decode'), behind=long_text('a tale', 60))
+    router = torment(('prefill', 'decode', 'prefill', 'decode'), behind=long_text('a tale', 60), least=4)
     assert router['handed'] > 0, router
 
 
-def torment(roles, behind=''):
+def torment(roles, behind='', least=11):
     print(f'CHAOS_SEED={SEED} CHAOS_SECONDS={SECONDS}', flush=True)
     draw = random.Random(SEED)
     lengths = {seed: draw.choice((20, 120, 300)) for seed in range(12)}
@@ -153,7 +153,7 @@ def torment(roles, behind=''):
         handed = router.metric('deepinfer_router_handed_total')
         print(f'{len(answered)} answers, {len(refused)} refused, {moved:.0f} moves, {handed:.0f} handed on, {chaos.done}', flush=True)
         assert not wrong, wrong[0]
-        assert len(answered) > 10 and moved > 0 and len(refused) < len(answered) / 4
+        assert len(answered) >= least and moved > 0 and len(refused) < len(answered) / 4
         eventually(lambda: router.metric('deepinfer_router_requests') == 0, 'requests are left in the router')
         for one in chaos.workers:
             eventually(lambda one=one: one.metric('deepinfer_engine_running') + one.metric('deepinfer_engine_waiting') == 0, 'requests run on in a worker')

@@ -158,7 +158,9 @@ class IncomingPages final : public PageLoad {
     return clock_.now_us() - heard_us_;
   }
 
-  int64_t bytes_held = 0;  // the exchange's note
+  // The exchange's notes.
+  int64_t bytes_held = 0;
+  bool was_refused = false;
 
  private:
   static constexpr int64_t kLongest = 10;  // times `stall_us`, however steadily it trickles

@@ -304,8 +304,9 @@ class HubPageExchange final : public PageExchange {
     {
       const std::lock_guard lock(mutex_);
       if (held_bytes_ + static_cast<int64_t>(bytes.size()) > options_.max_bytes) {
-        ++stats_.refused;
-        incoming(chunk.number)->end(false);
+        in = incoming(chunk.number);
+        stats_.refused += !std::exchange(in->was_refused, true);
+        in->end(false);
         hub_->send(link, TakenMessage::kType, write_message(TakenMessage{.number = chunk.number, .is_over = true}));
         return {};
       }
