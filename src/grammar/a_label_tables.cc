@@ -17,8 +17,8 @@ bool in(std::span<const Range> ranges, uint32_t code) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.first <= code && code <= range.last; });
 }
 
-// Joining types of Unicode 16 (ArabicShaping.txt), of letters that labels may hold: those that join what follows, and the others
-// that join what is before them.
+// Joining types of Unicode 16 (ArabicShaping.txt), of letters that labels may hold: those that join what follows, and the
+// others that join what is before them.
 constexpr Range kJoinsNext[] = {
     {0x620, 0x620},     {0x626, 0x626},     {0x628, 0x628},     {0x62A, 0x62E},     {0x633, 0x63F},     {0x641, 0x647},
     {0x649, 0x64A},     {0x66E, 0x66F},     {0x678, 0x687},     {0x69A, 0x6BF},     {0x6C1, 0x6C2},     {0x6CC, 0x6CC},

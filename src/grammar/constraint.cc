@@ -208,8 +208,8 @@ class ConstraintMask final : public TokenMask {
   mutable int64_t left_us_ = 0;            // of its time
 };
 
-// With the automaton as it was compiled, which takes over the places that may still be asked for. So an answer of any length has
-// room; what it says stays the same.
+// With the automaton as it was compiled, which takes over the places that may still be asked for. So an answer of any length
+// has room; what it says stays the same.
 void SharedAutomaton::begin_anew() {
   Automaton fresh(first_);
   fresh.lexer().arena().extend();
