@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 # No program of a test touches the user's folders.
 CACHE = tempfile.TemporaryDirectory(prefix='deepinfer-cache-')
@@ -23,23 +24,25 @@ def case(function):
     return function
 
 
-def main():
+def run(function):
+    begin, result, more = time.monotonic(), 'ok', ''
+    try:
+        function()
+    except LeftOut as reason:
+        result, more = 'left out', f': {reason}'
+    except Exception as problem:  # noqa: BLE001 - whatever happens is a failed case
+        result, more = 'FAILED', f': {problem!r}\n{traceback.format_exc()}'
+    print(f'{result:8} {function.__name__} ({time.monotonic() - begin:.1f} s){more}', flush=True)
+    return result
+
+
+def main(at_once=1):
+    """`at_once`: of cases that mostly wait, so many run side by side."""
     only = sys.argv[2:]
     unknown = set(only) - {function.__name__ for function in CASES}
     assert not unknown, f'no such case: {", ".join(unknown)}'
-    counts = {'ok': 0, 'FAILED': 0, 'left out': 0}
-    for function in CASES:
-        if only and function.__name__ not in only:
-            continue
-        begin, result, more = time.monotonic(), 'ok', ''
-        try:
-            function()
-        except LeftOut as reason:
-            result, more = 'left out', f': {reason}'
-        except Exception as problem:  # noqa: BLE001 - whatever happens is a failed case
-            result, more = 'FAILED', f': {problem!r}\n{traceback.format_exc()}'
-        counts[result] += 1
-        print(f'{result:8} {function.__name__} ({time.monotonic() - begin:.1f} s){more}', flush=True)
-    left_out = f', {counts["left out"]} left out' if counts['left out'] else ''
-    print(f'{counts["ok"]} passed, {counts["FAILED"]} failed{left_out}')
-    sys.exit(1 if counts['FAILED'] else 0)
+    with ThreadPoolExecutor(at_once) as workers:
+        results = list(workers.map(run, [function for function in CASES if not only or function.__name__ in only]))
+    left_out = f', {results.count("left out")} left out' if 'left out' in results else ''
+    print(f'{results.count("ok")} passed, {results.count("FAILED")} failed{left_out}')
+    sys.exit(1 if 'FAILED' in results else 0)

@@ -251,4 +251,4 @@ def a_key_has_its_limits_and_prompts_their_objective():
             assert router.metric('deepinfer_router_refused_total') == 1
 
 
-main()
+main(at_once=3)
