@@ -1,8 +1,8 @@
 // cluster/hub_router.h - the router over a frame hub. Internal to `cluster`; its door is cluster/router.h.
 //
-// router.cc: what callers ask of it. router_flights.cc: where requests are and where they go on. router_links.cc: what workers say and
-// what the clock says. Threads: one lock guards all; events of workers, ticks and what a router ends by its own word come on the
-// hub's thread, which alone calls handlers, never under the lock.
+// router.cc: what callers ask of it. router_flights.cc: where requests are and where they go on. router_links.cc: what workers
+// say and what the clock says. Threads: one lock guards all; events of workers, ticks and what a router ends by its own word come
+// on the hub's thread, which alone calls handlers, never under the lock.
 #pragma once
 
 #include <algorithm>

@@ -22,9 +22,8 @@ Status HubRouter::admit(const FlightPtr& flight) {
   if (const Placement best = objective_us > 0 ? route_of(*flight, now_us, false).placed : Placement();
       best.worker >= 0 && best.first_token_us > static_cast<double>(objective_us)) {
     ++refused_;
-    return exhausted(
-        fmt::format("the answer would begin in {:.1f} s, those of its class should within {:.1f} s: try again later",
-                    best.first_token_us / 1e6, static_cast<double>(objective_us) / 1e6));
+    return exhausted(fmt::format("the answer would begin in {:.1f} s, those of its class should within {:.1f} s: try again later",
+                                 best.first_token_us / 1e6, static_cast<double>(objective_us) / 1e6));
   }
   if (lanes_.empty() && place(flight)) return {};
   if (!takes_turns(*flight) || all.room <= inside)
