@@ -208,8 +208,8 @@ class SequenceCache {
   std::vector<int32_t> unproven_;
   Ticket unproven_ticket_ = 0;
   std::vector<Sending> sending_;
-  // Loads that the device may still read from.
-  std::vector<std::pair<std::shared_ptr<PageLoad>, Ticket>> taken_;
+  // Loads that the device may still read from, and sinks that it may still write to.
+  std::vector<std::pair<std::shared_ptr<const void>, Ticket>> taken_;
   int32_t handed_loads_ = 0;      // waited for
   std::vector<uint32_t> staged_;  // by page: tier_->losses() + 1 when it was last stored; 0: not
   PrefixMatch found_;

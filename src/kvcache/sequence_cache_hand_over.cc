@@ -71,6 +71,7 @@ void SequenceCache::finish_sending(CachedSequence& sequence, const Sent& sent) {
   if (sending == sending_.end()) return;
   if (!sent.good) {
     sending->sink->close(0, {}, false);
+    taken_.emplace_back(std::move(sending->sink), store_->record());
     sending_.erase(sending);
     return;
   }
