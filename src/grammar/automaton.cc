@@ -129,7 +129,7 @@ inline bool Automaton::leaves_off() {
 }
 
 bool Automaton::must_leave_off() {
-  const size_t built = lexer_.num_tables() + earley_.num_rows();
+  const size_t built = this->built();
   if (bytes() > max_bytes_) lexer_.arena().exhaust();
   if (lexer_.arena().spent()) return true;
   const int64_t now = MaskDeadline::now_us();
@@ -142,10 +142,7 @@ bool Automaton::must_leave_off() {
 
 bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const MaskDeadline& deadline,
                      const std::atomic<int32_t>* waiting) {
-  work_ = {.deadline = &deadline,
-           .waiting = waiting,
-           .begin_us = MaskDeadline::now_us(),
-           .built = lexer_.num_tables() + earley_.num_rows()};
+  work_ = {.deadline = &deadline, .waiting = waiting, .begin_us = MaskDeadline::now_us(), .built = built()};
   std::fill(words.begin(), words.end(), 0);
   for (const LexThread& thread : state.threads) {
     const std::shared_ptr<const Interior> inner = interior(thread.lex);
@@ -276,6 +273,7 @@ bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
       if (node.token >= 0 && !strike) set_bit(words, node.token);
       if (next % 2 == 1) out.exits[next / 2].push_back({index, i});
       path[node.depth + 1u] = lexer_.table(next / 2);
+      if (built() != work_.built && must_leave_off()) return false;
       ++i;
     }
   }

@@ -82,6 +82,7 @@ class Automaton {
   std::shared_ptr<const Interior> interior(LexState state);
   bool leaves_off();
   bool must_leave_off();
+  size_t built() const { return lexer_.num_tables() + earley_.num_rows(); }
   // How many characters that a string may hold as they are surely fit.
   struct Room {
     int32_t chars = -1;        // -1 = not known yet

@@ -30,7 +30,9 @@ constexpr Escape kEscapes[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 8}, {
 
 std::span<const RegexArena::Edge> RegexArena::edges(Rx rx) {
   if (!nodes_[rx].has_edges && !out_of_time()) {
+    if (deriving_++ == 0) work_ = 0;
     const Edges computed = compute_edges(rx);
+    --deriving_;
     Node& node = nodes_[rx];
     node.has_edges = true;
     if (edges_.size() + computed.size() > most_edges_) {
@@ -96,6 +98,7 @@ RegexArena::Edges RegexArena::combine(const std::vector<Edges>& parts, bool is_a
       const auto found = std::find_if(part.begin(), part.end(), [&](const Edge& edge) { return edge.bytes.has(bytes.first()); });
       if (found != part.end()) members.push_back(found->next);
     }
+    if (too_much(1)) return {};
     if (members.empty() || (is_and && members.size() < parts.size())) continue;
     const Rx next = is_and ? intersect(members) : alternate(members);
     if (next == kNothing) continue;

@@ -94,6 +94,13 @@ bool RegexArena::out_of_time() {
   return exhausted_;  // what is refused anyhow need not be finished
 }
 
+bool RegexArena::too_much(size_t parts) {
+  if (deriving_ == 0 || deadline_us_ == 0) return false;
+  work_ += parts;
+  exhausted_ |= work_ > limits_.max_derivative;
+  return exhausted_;
+}
+
 Rx RegexArena::intern(Kind kind, std::span<const uint32_t> args, bool nullable, bool positive) {
   const size_t hash = hash_of(static_cast<uint8_t>(kind), args);
   for (uint32_t at = buckets_[hash & (buckets_.size() - 1)]; at != 0; at = nodes_[at].chain) {
@@ -168,8 +175,40 @@ Rx RegexArena::concat(std::initializer_list<Rx> parts) {
   return out;
 }
 
+// Of repetitions of one expression that go on alike, those whose counts meet are one: x{0,3}y | x{2,7}y is x{0,7}y. Without this
+// a count of counts, as (a{1,99}){1,99}, has after n letters a choice for each way to share them out.
+void RegexArena::join_counts(std::vector<Rx>& choices) {
+  struct Counted {
+    Rx unit, tail;
+    uint32_t min, max;  // kNoLimit is the greatest
+    auto operator<=>(const Counted&) const = default;
+  };
+  std::vector<Counted> counted;
+  const auto is_counted = [&](Rx rx) { return kind(kind(rx) == Kind::kConcat ? arg(rx, 0) : rx) == Kind::kRepeat; };
+  if (std::count_if(choices.begin(), choices.end(), is_counted) < 2) return;
+  for (const Rx rx : choices) {
+    if (!is_counted(rx)) continue;
+    const bool more = kind(rx) == Kind::kConcat;
+    const Rx head = more ? arg(rx, 0) : rx;
+    counted.push_back({arg(head, 0), more ? arg(rx, 1) : kEmptyText, arg(head, 1), arg(head, 2)});
+  }
+  std::erase_if(choices, is_counted);
+  std::sort(counted.begin(), counted.end());
+  for (size_t i = 0; i < counted.size();) {
+    Counted joined = counted[i];
+    for (++i; i < counted.size(); ++i) {
+      const Counted& next = counted[i];
+      if (next.unit != joined.unit || next.tail != joined.tail || next.min > uint64_t{joined.max} + 1) break;
+      joined.max = std::max(joined.max, next.max);
+    }
+    const Rx head = repeat(joined.unit, static_cast<int32_t>(joined.min), static_cast<int32_t>(joined.max));
+    choices.push_back(concat(head, joined.tail));
+  }
+}
+
 // Choices that begin with the same expression share it, which makes a trie of a list of literals.
 Rx RegexArena::factor(std::vector<Rx>& choices, int depth) {
+  join_counts(choices);
   const auto head = [&](Rx rx) { return kind(rx) == Kind::kConcat ? arg(rx, 0) : rx; };
   std::stable_sort(choices.begin(), choices.end(), [&](Rx a, Rx b) { return head(a) < head(b); });
   std::vector<Rx> out;
@@ -186,6 +225,7 @@ Rx RegexArena::factor(std::vector<Rx>& choices, int depth) {
     }
     i = end;
   }
+  join_counts(out);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   std::erase(out, kNothing);
@@ -202,6 +242,7 @@ Rx RegexArena::factor(std::vector<Rx>& choices, int depth) {
 Rx RegexArena::alternate(std::vector<Rx> choices) { return alternate_at(std::move(choices), 0); }
 
 Rx RegexArena::alternate_at(std::vector<Rx> choices, int depth) {
+  if (too_much(choices.size())) return kNothing;
   std::vector<Rx> flat;
   ByteSet single;
   for (const Rx choice : choices) {
@@ -238,6 +279,7 @@ Rx RegexArena::alternate_at(std::vector<Rx> choices, int depth) {
 }
 
 Rx RegexArena::intersect(std::vector<Rx> parts) {
+  if (too_much(parts.size())) return kNothing;
   std::vector<Rx> flat;
   for (const Rx part : parts) {
     if (kind(part) == Kind::kAnd) {

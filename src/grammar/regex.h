@@ -31,6 +31,9 @@ inline constexpr int32_t kNoLimit = -1;
 struct RegexLimits {
   size_t max_nodes = 400'000;
   size_t max_edges = 1'000'000;
+  // Parts of choices and intersections that one derivative may go through while the clock runs: some milliseconds, in which
+  // nothing can be left off.
+  size_t max_derivative = 20'000;
   // Processor time between start_clock() and stop_clock(), so that a busy machine refuses nothing that an idle one accepts.
   int64_t max_cpu_us = 2'000'000;
 };
@@ -160,6 +163,8 @@ class RegexArena {
   uint32_t arg(Rx rx, size_t i) const { return args_[nodes_[rx].args + i]; }
   Kind kind(Rx rx) const { return nodes_[rx].kind; }
   ByteSet set_of(Rx rx) const;
+  bool too_much(size_t parts);
+  void join_counts(std::vector<Rx>& choices);
   Rx factor(std::vector<Rx>& choices, int depth);
   Rx alternate_at(std::vector<Rx> choices, int depth);
   Rx json_escape(Rx text);
@@ -191,6 +196,8 @@ class RegexArena {
   std::vector<uint32_t> args_;
   std::vector<Edge> edges_;
   std::vector<uint32_t> buckets_;
+  uint32_t deriving_ = 0;  // derivatives within derivatives
+  size_t work_ = 0;        // of the outermost
   bool exhausted_ = false, gave_up_ = false, has_hosts_ = false;
   int64_t deadline_us_ = 0;  // of the thread's processor time; 0 = no limit
   uint32_t ticks_ = 0;

@@ -67,6 +67,24 @@ TEST(Regex, IntersectionAndComplementKnowWhenNothingIsLeft) {
   EXPECT_TRUE(arena.matches(cents, "10.250"));
 }
 
+TEST(Regex, CountsOfCountsTakeFewSteps) {
+  for (const char* pattern :
+       {"((a{1,1000}){1,1000}){1,1000}", "(((a{2,1000}b?){3,1000}c?){1,1000}){2,1000}", "((a{5,10}){3,1000}){7,1000}",
+        "((a|ab){1,500}|(ba?){1,500}){1,500}", "((.{1,300}x?){1,300}y?){1,300}"}) {
+    RegexArena arena;
+    Rx rx = *parse_regex(arena, pattern, RegexUse::kWhole);
+    for (int i = 0; i < 500; ++i) rx = arena.derive(rx, 'a');
+    EXPECT_TRUE(arena.alive(rx)) << pattern;
+    EXPECT_LT(arena.num_nodes(), 20'000u) << pattern;
+  }
+  // Where counts are of different things they stay apart; the arena is spent before one derivative takes long.
+  RegexArena arena({.max_derivative = 500});
+  arena.start_clock(int64_t{1} << 40);
+  Rx rx = *parse_regex(arena, "(([ab]{3,1000}c?){1,1000}|(a{2,999}b?){1,900}){1,1000}", RegexUse::kWhole);
+  for (int i = 0; i < 1000 && rx != kNothing; ++i) rx = arena.derive(rx, 'a');
+  EXPECT_TRUE(arena.spent());
+}
+
 // Every text over a small alphabet against the standard library's engine.
 TEST(Regex, AgreesWithTheStandardLibrary) {
   std::mt19937 random(7);
