@@ -151,6 +151,33 @@ def what_was_compacted_is_listed_anew():
 
 
 @case
+def a_list_without_a_revision_is_no_list():
+    """Whatever answers in etcd's place, a wrong proxy for one, empties no cluster."""
+    asked = []
+
+    class Wrong(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.path)
+            self.rfile.read(int(self.headers['content-length']))
+            self.send_response(200)
+            self.send_header('content-length', '2')
+            self.end_headers()
+            self.wfile.write(b'{}')
+
+        def log_message(self, *_):
+            pass
+    with Etcd() as etcd, member(etcd), router_of(etcd) as router:
+        eventually(lambda: router.ask('GET', '/health/ready')[0] == 200, 'not ready')
+        etcd.kill()
+        with http.server.ThreadingHTTPServer(('127.0.0.1', etcd.ports[0]), Wrong) as wrong:
+            threading.Thread(target=wrong.serve_forever, daemon=True).start()
+            eventually(lambda: '/v3/kv/range' in asked, 'the router has not asked')
+            time.sleep(11)  # members that left a list go after ten seconds
+            assert router.chat(max_tokens=2) and router.ask('GET', '/health/ready')[0] == 200
+            wrong.shutdown()
+
+
+@case
 def up_starts_etcd_and_tells_what_is_wrong():
     with contextlib.ExitStack() as stack:
         stack.enter_context(Etcd())  # or the case is left out
@@ -170,7 +197,8 @@ def up_starts_etcd_and_tells_what_is_wrong():
                         (('route', '--etcd', 'http://a/b'), b'HOST:PORT'), (('route', '--etcd', 'a:2379', '--cluster', 'a/b'), b'--cluster'),
                         (('serve', '--etcd', 'a:2379'), b'--worker-port'), (('serve', '--worker-port', '8101', '--cluster-cert', 'x'), b'go together'),
                         (('serve', '--worker-port', '8101', '--worker-host', '0.0.0.0', '--port', '0'), b'--cluster-cert'),
-                        (('route', '--workers', 'a:1', '--first-token-objective', 'caht=2'), b'chat')):
+                        (('route', '--workers', 'a:1', '--first-token-objective', 'caht=2'), b'chat'),
+                        (('route', '--workers', 'a:1', '--cluster-cert', '/no/a', '--cluster-key', '/no/b', '--cluster-ca', '/no/c'), b'/no/')):
         wrong = run(*words, *([] if '--port' in words else ['--port', '0']))
         assert wrong.returncode == 2 and text in wrong.stderr, wrong
 

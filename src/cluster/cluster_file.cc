@@ -41,6 +41,11 @@ Result<std::vector<std::string>> words_of(std::string_view name, const toml::tab
 
 // How many workers.
 Status read_counts(std::string_view name, const toml::table& table, WorkerGroup& group) {
+  const auto number = [&](const char* key) { return table.get(key) ? table.get(key)->value<int64_t>().value_or(0) : 0; };
+  if (table.get("min") && table.get("max") && number("max") < number("min"))
+    return at(name, *table.get("max"), "'max' must not be below 'min'");
+  if (table.get("count") && (table.get("min") || table.get("max")))
+    return at(name, *table.get("count"), "'count' stands for 'min' and 'max'; only one of both may be there");
   for (const auto& [key, least, most] :
        {std::tuple("count", true, true), std::tuple("min", true, false), std::tuple("max", false, true)}) {
     const toml::node* node = table.get(key);

@@ -29,12 +29,15 @@ Json range_of(const std::string& prefix) {
   return Json::object({{"key", base64(prefix)}, {"range_end", base64(end)}});
 }
 
+constexpr size_t kLongestLine = size_t{16} << 20;  // of a watch; entries of all workers have some 20 KB
+
 // Some of the stream of a watch: the view changes with each whole line. False: nothing more comes.
 class WatchReader {
  public:
   WatchReader(Etcd::Keys& keys, const std::function<void(const Etcd::Keys&)>& tell) : keys_(keys), tell_(tell) {}
   bool take(std::string_view piece) {
     rest_ += piece;
+    if (rest_.size() > kLongestLine) return false;
     for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
       const bool goes_on = take_line(std::string_view(rest_).substr(0, end));
       rest_.erase(0, end + 1);
@@ -134,10 +137,12 @@ Error Etcd::follow(const std::string& prefix, const std::function<void(const Key
   if (!body) return body.error();
   const auto listed = Json::parse(*body);
   if (!listed) return listed.error();
+  const int64_t revision = number_of(listed->at("header").at("revision"));
+  if (revision < 1) return corrupt("etcd: a list without a revision, as something else answers there");
   Keys keys;
   for (const Json& kv : listed->at("kvs").items()) keys[text_of(kv.at("key"))] = text_of(kv.at("value"));
   tell(keys);
-  range.set("start_revision", fmt::format("{}", number_of(listed->at("header").at("revision")) + 1));
+  range.set("start_revision", fmt::format("{}", revision + 1));
   WatchReader reader(keys, tell);
   const auto reply = watcher_.send({.method = "POST",
                                     .url = options_.endpoints[turn_ % options_.endpoints.size()] + "/v3/watch",

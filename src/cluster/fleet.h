@@ -83,6 +83,8 @@ class Fleet {
   Capacity capacity(int64_t now_us) const;
   // Its steps do not end, or it says nothing: what runs there has to go on elsewhere.
   bool hangs(int32_t worker, int64_t now_us) const;
+  // It is left for that.
+  void note_hung(int32_t worker) { at(worker).stall.relax(); }
   // "" = it is a choice.
   std::string trouble(int32_t worker, int64_t now_us) const;
   bool any_ready(int64_t now_us) const;

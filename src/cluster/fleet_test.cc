@@ -144,6 +144,8 @@ TEST(Fleet, WhoseStepTakesTooLongIsLeftIfThereIsAnother) {
   EXPECT_EQ(fleet.trouble(0, 0), "its step has taken 4.1 s, its steps take less than 4.0 s");
   EXPECT_TRUE(fleet.hangs(0, 0));
   for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(fleet.place({.tokens = 9, .hash = i}, {}, {}, 0).worker, 1);
+  fleet.note_hung(0);
+  EXPECT_FALSE(fleet.hangs(0, 0)) << "steps that are long for everybody must not chase an answer from worker to worker";
   fleet.lose(1, "gone");
   EXPECT_FALSE(fleet.hangs(0, 0)) << "there is nowhere to go";
   EXPECT_EQ(fleet.place({.tokens = 9}, {}, {}, 0).worker, 0);

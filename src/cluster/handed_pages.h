@@ -148,6 +148,21 @@ class IncomingPages final : public PageLoad {
     whole_ = whole;
     return whole ? clock_.now_us() - begun_us_ : -1;
   }
+  // Where pages from `begin` on would be news.
+  bool takes(size_t begin) const {
+    const std::lock_guard lock(mutex_);
+    return !over_ && !ended_ && (pages == 0 || begin == first + pages);
+  }
+  // Of what broke off nothing is kept if nobody waits for it. False: somebody does.
+  bool drop() {
+    const std::lock_guard lock(mutex_);
+    if (wanted_) return false;
+    pages = 0;
+    chunks_.clear(), pages_at_.clear(), memory_.clear();
+    state_.reset(), whole_state_.reset();
+    border = 0, whole = {};
+    return true;
+  }
   // Asked for once; if nobody has it any more, nobody will.
   bool was_wanted() const {
     const std::lock_guard lock(mutex_);

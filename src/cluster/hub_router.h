@@ -42,6 +42,7 @@ class HubRouter final : public Router {
         links_(members_.size()) {}
 
   ~HubRouter() override {
+    if (!hub_) return;
     // On the hub's thread, where handlers run.
     std::promise<void> ended;
     hub_->post([&] {
@@ -130,8 +131,8 @@ class HubRouter final : public Router {
   // Of an earlier placement: nobody listens any more.
   Status take_event(LinkId link, EventMessage message);
   // A full queue or a worker that is going; what is wrong with the request itself was found in submit().
-  void take_refusal(const RefusedMessage& message);
-  void give_rows(uint64_t number, PictureRows rows);
+  void take_refusal(LinkId link, const RefusedMessage& message);
+  void give_rows(LinkId link, uint64_t number, PictureRows rows);
   void tick_later();
   void leave_hung();
   void hang_up(int32_t worker, const char* why);
@@ -161,8 +162,7 @@ class HubRouter final : public Router {
   RequestId last_id_ = 0;
   uint64_t next_number_ = 0;
   int64_t moved_ = 0, refused_ = 0, handed_ = 0;
-  uint64_t hand_overs_ = 0;  // drawn; their numbers begin here
-  bool closing_ = false;     // the hub's thread only
+  bool closing_ = false;  // the hub's thread only
   std::atomic<bool> leaving_{false};
   std::unique_ptr<FrameHub> hub_;
 };

@@ -1,11 +1,24 @@
 #include "cluster/member_table.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 namespace deepinfer {
 namespace {
 
 constexpr int64_t kGraceUs = 10'000'000;
+
+// An entry of the same address under another role, from before a new start, lives until its lease ends.
+bool is_replaced(const Member& member, std::span<const Member> members) {
+  // An epoch begins with microseconds since 1970.
+  const auto age = [](const Member& m) {
+    const std::string_view time = std::string_view(m.epoch).substr(0, m.epoch.find('-'));
+    return std::pair(time.size(), time);
+  };
+  return std::any_of(members.begin(), members.end(),
+                     [&](const Member& other) { return other.at == member.at && age(member) < age(other); });
+}
 
 }  // namespace
 
@@ -16,6 +29,7 @@ MemberTable::Turn MemberTable::hear(std::span<const Member> members, int64_t now
   }
   left_out_ = 0;
   for (const Member& member : members) {
+    if (is_replaced(member, members)) continue;
     auto found =
         std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.member && slot.member->at == member.at; });
     const bool is_new = found == slots_.end();

@@ -51,6 +51,18 @@ TEST(MemberTable, WhoLeftTheListKeepsItsLinkForAWhile) {
   EXPECT_EQ(table.left_out(), 1);
 }
 
+TEST(MemberTable, AnOlderEntryOfTheSameAddressIsNobody) {
+  MemberTable table(2);
+  Member now = member(1, "900-77"), before = member(1, "899-123456");
+  before.role = "prefill";
+  EXPECT_EQ(table.hear(std::vector{before, now}, 0).connect.size(), 1u);
+  for (const auto& list : {std::vector{now, before}, std::vector{before, now}, std::vector{now}}) {
+    const auto turn = table.hear(list, 1);
+    EXPECT_TRUE(turn.close.empty() && turn.connect.empty());
+  }
+  EXPECT_EQ(table.at(0)->epoch, "900-77");
+}
+
 TEST(MemberTable, ANewEpochIsANewWorker) {
   MemberTable table(1);
   table.hear(std::vector{member(1)}, 0);

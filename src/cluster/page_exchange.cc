@@ -311,6 +311,10 @@ class HubPageExchange final : public PageExchange {
         return {};
       }
       in = incoming(chunk.number);
+      if (!is_state && !is_whole && !in->takes(chunk.begin)) {
+        hub_->send(link, TakenMessage::kType, write_message(TakenMessage{chunk.number, in->first + in->pages}));
+        return {};
+      }
       in->bytes_held += static_cast<int64_t>(bytes.size());
       held_bytes_ += static_cast<int64_t>(bytes.size());
       stats_.bytes_received += static_cast<int64_t>(bytes.size());
@@ -328,7 +332,9 @@ class HubPageExchange final : public PageExchange {
   void end(LinkId link, const EndMessage& message) {
     {
       const std::lock_guard lock(mutex_);
-      const int64_t us = incoming(message.number)->end(message.good);
+      const Incoming in = incoming(message.number);
+      const int64_t us = in->end(message.good);
+      if (!message.good && in->drop()) held_bytes_ -= std::exchange(in->bytes_held, 0);
       if (us >= 0) ++stats_.received, stats_.receive_us += us;
     }
     hub_->send(link, TakenMessage::kType, write_message(TakenMessage{message.number, message.end, true}));

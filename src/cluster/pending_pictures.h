@@ -22,9 +22,10 @@ class PendingPictures {
     entry.worker = worker;
     return entry.rows.get_future();
   }
-  void give(uint64_t number, PictureRows rows) {
+  // By another worker than the one it was given to: nothing happens.
+  void give(uint64_t number, int32_t worker, PictureRows rows) {
     const auto found = entries_.find(number);
-    if (found == entries_.end()) return;
+    if (found == entries_.end() || found->second.worker != worker) return;
     found->second.rows.set_value(std::move(rows));
     entries_.erase(found);
   }

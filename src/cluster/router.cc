@@ -9,7 +9,6 @@ constexpr int64_t kEncodeUs = 60'000'000;
 }  // namespace
 
 Status HubRouter::start() {
-  DI_TRY(hand_overs_, draw_seed());
   DI_TRY(hub_, FrameHub::open({.security = options_.security},
                               {.opened = [this](LinkId link) { greet(link); },
                                .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cluster/hub_router.h"
+#include "engine/validate.h"
 
 namespace deepinfer {
 namespace {
@@ -92,7 +93,8 @@ RouteChoice HubRouter::route_of(const Flight& flight, int64_t now_us, bool tight
 
 void HubRouter::note_coming(Flight& flight, int32_t worker) {
   flight.decode = worker;
-  flight.hand_over = hand_overs_ + flight.number;
+  const auto drawn = draw_seed();  // nobody can guess the next one
+  flight.hand_over = drawn && *drawn > 0 ? *drawn : flight.number;
   flight.coming_tokens = static_cast<int64_t>(flight.request.prompt.size() + flight.request.answered.size());
   fleet_.note_coming(worker, flight.coming_tokens);
 }

@@ -68,12 +68,12 @@ Status HubRouter::dispatch(LinkId link, uint8_t type, std::string_view bytes) {
     }
     case RefusedMessage::kType: {
       DI_TRY(const RefusedMessage message, read_message<RefusedMessage>(bytes));
-      take_refusal(message);
+      take_refusal(link, message);
       return {};
     }
     case EncodedMessage::kType: {
       DI_TRY(EncodedMessage message, read_message<EncodedMessage>(bytes));
-      give_rows(message.number, std::move(message.embeddings));
+      give_rows(link, message.number, std::move(message.embeddings));
       return {};
     }
     default: break;
@@ -130,21 +130,22 @@ Status HubRouter::take_event(LinkId link, EventMessage message) {
   return {};
 }
 
-void HubRouter::take_refusal(const RefusedMessage& message) {
+void HubRouter::take_refusal(LinkId link, const RefusedMessage& message) {
   FlightPtr flight;
   {
     const std::lock_guard lock(mutex_);
     flight = flight_of(message.number);
+    if (flight && flight->placed.worker != worker_of(link)) return;
   }
-  if (!flight) return give_rows(message.number, Error{message.code, message.message});
+  if (!flight) return give_rows(link, message.number, Error{message.code, message.message});
   const bool elsewhere = message.code == ErrorCode::kExhausted || message.code == ErrorCode::kUnavailable;
   if (elsewhere) return move(flight, "refused it: " + message.message, flight->placed.worker, true);
   deliver(flight, final_event(*flight, FinishReason::kError, message.message, message.code));
 }
 
-void HubRouter::give_rows(uint64_t number, PictureRows rows) {
+void HubRouter::give_rows(LinkId link, uint64_t number, PictureRows rows) {
   const std::lock_guard lock(mutex_);
-  pictures_.give(number, std::move(rows));
+  pictures_.give(number, worker_of(link), std::move(rows));
 }
 
 void HubRouter::tick_later() {
@@ -162,8 +163,9 @@ void HubRouter::leave_hung() {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < links_.size(); ++i) {
     const auto worker = static_cast<int32_t>(i);
-    if (links_[i].id != 0 && fleet_.hangs(worker, clock_.now_us()))
-      hub_->close(links_[i].id, {ErrorCode::kUnavailable, "it hung: silent, or a step that did not end"});
+    if (links_[i].id == 0 || !fleet_.hangs(worker, clock_.now_us())) continue;
+    fleet_.note_hung(worker);
+    hub_->close(links_[i].id, {ErrorCode::kUnavailable, "it hung: silent, or a step that did not end"});
   }
 }
 

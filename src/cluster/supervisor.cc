@@ -64,7 +64,12 @@ Status Supervisor::spawn(Child& child) {
 
 Status Supervisor::note_end(Child& child, int status) {
   child.pid = 0;
-  const bool refused = WIFEXITED(status) && (WEXITSTATUS(status) == kRefusedArguments || WEXITSTATUS(status) == 127);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+    return not_found(
+        fmt::format("{} is not installed, or not in PATH (Debian: apt-get install etcd-server); or name one that "
+                    "runs in the cluster file: [etcd] endpoints = \"http://HOST:PORT\"",
+                    child.spec.name));
+  const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kRefusedArguments;
   if (refused)
     return invalid_argument(fmt::format("{} does not run with its settings; its own message is above", child.spec.name));
   const bool was_settled = clock_.now_us() - child.started_us > kSettledUs;

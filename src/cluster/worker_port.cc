@@ -289,8 +289,9 @@ class HubWorkerPort final : public WorkerPort {
     if (message.hand_over == 0) return {};
     if (message.to_host.empty()) return {.in = exchange_->expect(message.hand_over), .out = nullptr};
     const Request& request = message.request;
-    const auto page_tokens = static_cast<size_t>(host_->facts().page_tokens);
-    const size_t end = (request.prompt.size() + request.answered.size()) / page_tokens;
+    const size_t tokens = request.prompt.size() + request.answered.size();
+    if (tokens > static_cast<size_t>(host_->facts().context)) return {};  // which the engine will say
+    const size_t end = tokens / static_cast<size_t>(host_->facts().page_tokens);
     const size_t first = std::min(end, static_cast<size_t>(std::max<int64_t>(0, message.first_page)));
     return {.in = nullptr, .out = exchange_->send({message.to_host, message.to_port, message.hand_over, first, end})};
   }

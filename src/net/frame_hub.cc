@@ -223,7 +223,9 @@ class AsioHub final : public FrameHub {
       write(link, proof(link->calls));
       read(link, kProofBytes, [this, link, expected = proof(!link->calls)] {
         if (CRYPTO_memcmp(link->received.data(), expected.data(), kProofBytes) != 0)
-          return drop(link, {ErrorCode::kPermission, "the peer has another secret"});
+          return drop(link,
+                      {ErrorCode::kPermission, options_.security.secret.empty() ? "the peer wants a secret: --cluster-secret FILE"
+                                                                                : "the peer has another secret"});
         link->proven = true;
         link->buffer.resize(kReadBytes);
         --unproven_;

@@ -10,12 +10,12 @@ constexpr size_t kRemembered = 4096;
 
 }  // namespace
 
-int64_t TokenAccounts::smallest_inside() const {
+void TokenAccounts::raise_floor() {
   int64_t smallest = std::numeric_limits<int64_t>::max();
   for (const Account& account : accounts_) {
     if (account.inside > 0) smallest = std::min(smallest, account.tokens);
   }
-  return smallest == std::numeric_limits<int64_t>::max() ? 0 : smallest;
+  if (smallest != std::numeric_limits<int64_t>::max()) floor_ = std::max(floor_, smallest);
 }
 
 int32_t TokenAccounts::enter(std::string_view tenant) {
@@ -24,7 +24,8 @@ int32_t TokenAccounts::enter(std::string_view tenant) {
     ++accounts_[static_cast<size_t>(found->second)].inside;
     return found->second;
   }
-  int64_t tokens = smallest_inside();
+  raise_floor();
+  int64_t tokens = floor_;
   if (const auto debt = left_.find(std::string(tenant)); debt != left_.end()) {
     tokens = std::max(tokens, debt->second);
     left_.erase(debt);
@@ -44,6 +45,7 @@ int32_t TokenAccounts::enter(std::string_view tenant) {
 void TokenAccounts::leave(int32_t tenant) {
   Account& account = accounts_[static_cast<size_t>(tenant)];
   if (--account.inside > 0) return;
+  if (numbers_.size() == 1) floor_ = std::max(floor_, account.tokens);
   if (left_.size() >= kRemembered) left_.clear();
   left_[account.name] = account.tokens;
   numbers_.erase(account.name);

@@ -2,8 +2,9 @@
 //
 // Each tenant has an account of the tokens computed for it. Among requests of one priority the tenant with the smallest
 // account goes first, so a tenant with a thousand queued prompts delays another's only prompt by one turn. Who comes back
-// after a pause starts at the smallest account of those that are there: idling earns nothing (start-time fair queueing,
-// Goyal et al. 1996; virtual token counter, Sheng et al. 2024).
+// after a pause starts at the smallest account of those that are there, or, where nobody is, at that of whoever left last: idling
+// earns nothing, and working alone costs nothing (start-time fair queueing, Goyal et al. 1996; virtual token counter, Sheng et
+// al. 2024).
 // Threads: plain data, one thread.
 //
 //   const int32_t tenant = accounts.enter("key-7");   // a request of it arrives
@@ -34,8 +35,9 @@ class TokenAccounts {
     int64_t tokens = 0;
     int32_t inside = 0;
   };
-  int64_t smallest_inside() const;
+  void raise_floor();
 
+  int64_t floor_ = 0;  // where newcomers start; never falls
   std::vector<Account> accounts_;
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> numbers_;  // of tenants with requests inside

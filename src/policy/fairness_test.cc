@@ -27,6 +27,14 @@ TEST(TokenAccounts, IdlingEarnsNothingAndDebtsStay) {
   EXPECT_EQ(accounts.tokens(accounts.enter("late")), 1500);
 }
 
+TEST(TokenAccounts, WorkingAloneCostsNothing) {
+  TokenAccounts accounts;
+  accounts.charge(accounts.enter("alice"), 1'000'000);
+  accounts.leave(0);
+  const int32_t bob = accounts.enter("bob"), alice = accounts.enter("alice");
+  EXPECT_EQ(accounts.tokens(alice), accounts.tokens(bob));
+}
+
 TEST(TokenAccounts, NumbersAreReused) {
   TokenAccounts accounts;
   const int32_t a = accounts.enter("a");

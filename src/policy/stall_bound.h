@@ -26,6 +26,8 @@ class StallBound {
     std::nth_element(sorted.begin(), sorted.begin() + kP99, sorted.end());
     learnt_us_ = std::max(kLeastUs, kFactor * sorted[kP99]);
   }
+  // A worker was left for it: if that was a mistake, the same will not happen again and again.
+  void relax() { learnt_us_ *= 2; }
   int64_t us(int64_t most_us) const { return learnt_us_ == 0 ? most_us : std::min(learnt_us_, most_us); }
 
  private:

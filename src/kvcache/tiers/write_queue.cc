@@ -5,6 +5,9 @@
 #include "base/result.h"
 
 namespace deepinfer {
+namespace {
+constexpr uint64_t kNobody = ~uint64_t{0};
+}  // namespace
 
 std::unique_ptr<WriteQueue> WriteQueue::open() {
   std::unique_ptr<WriteQueue> queue(new WriteQueue());
@@ -32,7 +35,10 @@ void WriteQueue::start(int fd, int64_t offset, std::span<const std::span<const u
   io_uring_prep_writev(entry, fd, write.parts.data(), static_cast<unsigned>(write.count), static_cast<uint64_t>(offset));
   io_uring_sqe_set_data64(entry, begun_++);
   const int sent = io_uring_submit(&ring_);
-  if (sent == 1) return;
+  if (sent >= 1) return;  // more: entries that were made empty before
+  // It stays in the ring and goes with the next one, when its parts are another's.
+  io_uring_prep_nop(entry);
+  io_uring_sqe_set_data64(entry, kNobody);
   write.result = sent < 0 ? sent : -EIO;
   write.over = true;
 }
@@ -45,9 +51,10 @@ WriteQueue::Done WriteQueue::take() {
     const int got = io_uring_wait_cqe(&ring_, &entry);
     if (got == -EINTR) continue;
     DI_CHECK(got == 0);
-    Write& ended = at(io_uring_cqe_get_data64(entry));
-    ended.result = entry->res;
-    ended.over = true;
+    if (const uint64_t of = io_uring_cqe_get_data64(entry); of != kNobody) {
+      at(of).result = entry->res;
+      at(of).over = true;
+    }
     io_uring_cqe_seen(&ring_, entry);
   }
   ++taken_;
