@@ -85,18 +85,22 @@ void MaskWorker::fill_groups(uint64_t step) {
 void MaskWorker::fill(const Group& group, bool always) {
   const Sequence& sequence = *rows_[group.begin].sequence;
   TokenMask* mask = sequence.mask.get();
-  int32_t drafts = 0;
+  int32_t accepted = 0;
   std::fill(states_.begin() + static_cast<std::ptrdiff_t>(group.begin), states_.begin() + static_cast<std::ptrdiff_t>(group.end),
             MaskFill::kUnfinished);
   // One of those that wait is brought forward in every step, however long the others take.
   if (sequence.mask_waits && !always && MaskDeadline::now_us() >= deadline_.at_us()) return;
   for (size_t i = group.begin; i < group.end; ++i) {
-    drafts = rows_[i].drafts;
-    if (drafts > 0) DI_CHECK(mask->accept(sequence.drafts.tokens[static_cast<size_t>(drafts) - 1]));
+    const int32_t drafts = rows_[i].drafts;
+    if (drafts > 0 && !mask->accept(sequence.drafts.tokens[static_cast<size_t>(drafts) - 1])) {
+      states_[i] = MaskFill::kFailed;  // its limits were reached on the way
+      break;
+    }
+    accepted = drafts;
     states_[i] = mask->fill(std::span(words_).subspan(i * row_words_, row_words_), deadline_);
     if (states_[i] != MaskFill::kReady) break;
   }
-  if (drafts > 0) mask->rollback(drafts);
+  if (accepted > 0) mask->rollback(accepted);
 }
 
 }  // namespace deepinfer
