@@ -47,7 +47,7 @@ struct Context {
 
   ThreadPool pool;
   const Kernels& kernels;
-  Scratch shared, shared2;
+  Scratch shared, shared2, digits;
   std::vector<Scratch> workers;
   int threads;
 

@@ -15,7 +15,8 @@ namespace deepinfer {
 namespace {
 
 // Best first. A new instruction set is one file and one line here.
-constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512Kernels, &cpu::kAvx2Kernels, &cpu::kPortableKernels};
+constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512VnniKernels, &cpu::kAvx512Kernels, &cpu::kAvx2Kernels,
+                                               &cpu::kPortableKernels};
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 int64_t line_rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -24,12 +24,24 @@ inline constexpr int kBlock = 32;
 [[gnu::always_inline]] constexpr int64_t panel_bytes(const Matrix& w) { return blocks_of(w.k) * block_bytes(w.format); }
 [[gnu::always_inline]] constexpr int64_t packed_bytes(const Matrix& w) { return (w.n + kPanel - 1) / kPanel * panel_bytes(w); }
 
+// 32 inputs as whole numbers of 2 * half_unit, cut into signed digits of 8 bits, lowest first; of each eight columns the even
+// ones come first. If all inputs are such numbers v and 12 * sum |v| <= 2^24, every partial sum of PRODUCT with e2m1 codes is
+// exact in FP32: sums of whole numbers, in any order, are the same bits (docs/deep-dives/cpu-products.md).
+struct Digits {
+  float half_unit;
+  int32_t bias;  // -12 * sum v: tuned sets take 2 * e2m1 + 12, which has no sign
+  int32_t num;   // 2 or 3; 0: not exact, these 32 columns go by FP32
+  int8_t digit[3][32];
+};
+
 // y[r, c] for c in [begin, end): PRODUCT of x[r] and weight row c, then bias, rounding and factor as in MatmulParams.
 // Rows of x hold the inputs times input_factor() and are padded with zeros to a multiple of 32. Panels begin at multiples of 16;
 // other columns are for the portable set.
 struct MatmulTile {
   const float* x;
   int64_t x_stride;
+  const Digits* digits;   // the same rows, where the weight is e2m1 and the set has `digitise`; block b of row r lies at
+  int64_t digits_stride;  // b * digits_stride + r
   int64_t rows;
   Matrix w;
   int64_t begin, end;
@@ -110,6 +122,8 @@ struct Kernels {
   void (*matmul)(const MatmulTile&);
   // Outputs [column, column + 16) of w as one panel; null: this set reads weights as stored.
   void (*pack_panel)(const Matrix& w, int64_t column, uint8_t* panel);
+  // Blocks of one row, out[b * stride]; null: this set needs no digits.
+  void (*digitise)(const float* x, int64_t blocks, Digits* out, int64_t stride);
   void (*dots)(const DotsTile&);
   // Does `steps` rounds of independent multiply-adds in registers; returns how many. For measuring limits.
   int64_t (*multiply_adds)(int64_t steps);
@@ -124,5 +138,6 @@ struct Kernels {
 extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
+extern const Kernels kAvx512VnniKernels;
 
 }  // namespace deepinfer::cpu

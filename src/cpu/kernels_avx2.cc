@@ -2,6 +2,7 @@
 #include "cpu/kernels.h"
 #include "cpu/simd_avx2.h"
 #include "cpu/tuned.inc"
+#include "cpu/tuned_fp4.inc"
 #include "cpu/tuned_matmul.inc"
 
 namespace deepinfer::cpu {
@@ -11,7 +12,7 @@ bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_suppor
 
 }  // namespace
 
-const Kernels kAvx2Kernels = {"avx2",        "AVX2, FMA and F16C", supported,     matmul, pack_panel, dots,
+const Kernels kAvx2Kernels = {"avx2",        "AVX2, FMA and F16C", supported,     matmul, pack_panel, digitise, dots,
                               multiply_adds, attend_scores,        attend_values, score,  q8_row,     q4e4_row};
 
 }  // namespace deepinfer::cpu

@@ -2,6 +2,7 @@
 #include "cpu/kernels.h"
 #include "cpu/simd_avx512.h"
 #include "cpu/tuned.inc"
+#include "cpu/tuned_fp4.inc"
 #include "cpu/tuned_matmul.inc"
 
 namespace deepinfer::cpu {
@@ -16,7 +17,7 @@ bool supported() {
 
 const Kernels kAvx512Kernels = {"avx512",      "AVX-512 F, BW, DQ and VL",
                                 supported,     matmul,
-                                pack_panel,    dots,
+                                pack_panel,    digitise, dots,
                                 multiply_adds, attend_scores,
                                 attend_values, score,
                                 q8_row,        q4e4_row};

@@ -38,16 +38,34 @@ void prepare_floats(const Kernels& kernels, const Input& from, const Matrix& w, 
   clear_padding(out, w.k, product_stride(w.k));
 }
 
-// The inputs of `rows` rows of `groups` groups as FP32 at `out`, one row after another as `stride` says.
+// The inputs of `rows` rows of `groups` groups as FP32, one row after another as `stride` says, and as digits, block after
+// block, where the kernels take them.
+struct Inputs {
+  float* x;
+  Digits* digits;
+  int64_t rows, stride;
+};
+
+Inputs inputs_for(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups) {
+  const int64_t stride = row_stride(product_stride(w.k) * groups), blocks = blocks_of(w.k) * groups * rows;
+  float* x = context.shared.get(rows * stride);
+  if (w.format != WeightFormat::kFp4 || !kernels.digitise) return {x, nullptr, rows, stride};
+  constexpr int64_t kFloats = sizeof(Digits) / sizeof(float);
+  return {x, reinterpret_cast<Digits*>(context.digits.get(blocks * kFloats)), rows, stride};
+}
+
 template <class InputOf>
-void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups, int64_t stride,
-                    float* out, InputOf input_of) {
+void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, int groups, const Inputs& to, InputOf input_of) {
+  const int64_t blocks = blocks_of(w.k);
   context.pool.run(
-      rows,
+      to.rows,
       [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin * groups; i < end * groups; ++i)
-          prepare_floats(kernels, input_of(i / groups, i % groups), w,
-                         out + i / groups * stride + i % groups * product_stride(w.k));
+        for (int64_t i = begin * groups; i < end * groups; ++i) {
+          const int64_t row = i / groups, group = i % groups;
+          float* x = to.x + row * to.stride + group * product_stride(w.k);
+          prepare_floats(kernels, input_of(row, group), w, x);
+          if (to.digits) kernels.digitise(x, blocks, to.digits + group * blocks * to.rows + row, to.rows);
+        }
       },
       grain_for(kPrepareNs * static_cast<double>(w.k * groups)));
 }
@@ -56,9 +74,11 @@ void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, i
 void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile, int64_t begin, int64_t end) {
   const int64_t k = product_stride(p.w.k), per_group = p.w.n / p.groups;
   const float* x = tile.x;
+  const Digits* digits = tile.digits;
   while (begin < end) {
     const int64_t group = begin / per_group, border = std::min(end, (group + 1) * per_group);
     tile.x = x + group * k, tile.begin = begin, tile.end = border;
+    if (digits) tile.digits = digits + group * blocks_of(k) * tile.digits_stride;
     kernels.matmul(tile);
     begin = border;
   }
@@ -67,9 +87,8 @@ void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile,
 }  // namespace
 
 void run_matmul(Context& context, const MatmulParams& p) {
-  const int64_t n = live(p.rows), k = p.w.k, stride = row_stride(product_stride(k) * p.groups);
+  const int64_t n = live(p.rows), k = p.w.k;
   if (n == 0) return;
-  float* x = context.shared.get(std::min(n, kRowBlock) * stride);
   context.reserve_workers(matmul_scratch(p.w));
   // Groups that begin within a panel are rare (no released size has them).
   const Kernels& kernels = p.groups > 1 && p.w.n / p.groups % kPanel != 0 ? kPortableKernels : context.kernels;
@@ -80,9 +99,11 @@ void run_matmul(Context& context, const MatmulParams& p) {
       return p.x ? Input{p.x + (row0 + row) * p.x_stride + group * k, nullptr, nullptr}
                  : Input{nullptr, p.codes + at, p.scales + at / kScaleBlock};
     };
-    prepare_inputs(context, kernels, p.w, rows, p.groups, stride, x, input_of);
+    const Inputs inputs = inputs_for(context, kernels, p.w, rows, p.groups);
+    prepare_inputs(context, kernels, p.w, p.groups, inputs, input_of);
     MatmulTile tile = {};
-    tile.x = x, tile.x_stride = stride, tile.rows = rows, tile.w = p.w, tile.bias = p.bias;
+    tile.x = inputs.x, tile.x_stride = inputs.stride, tile.rows = rows, tile.w = p.w, tile.bias = p.bias;
+    tile.digits = inputs.digits, tile.digits_stride = rows;
     tile.y = static_cast<uint8_t*>(p.y) + row0 * p.y_stride * (p.y_type == OutputType::kF32 ? 4 : 2);
     tile.y_stride = p.y_stride, tile.y_type = p.y_type, tile.y_scale = p.y_scale;
     const double unit_ns = static_cast<double>(kPanel * k) * (kDecodeNs + kMacNs * static_cast<double>(rows));
@@ -99,10 +120,10 @@ void run_matmul(Context& context, const MatmulParams& p) {
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
   const int64_t pairs = live(p.pairs);
   if (pairs == 0) return;
-  const int64_t k = p.weights[0].k, stride = row_stride(product_stride(k)), n = p.weights[0].n;
-  float* x = context.shared.get(pairs * stride);
+  const int64_t k = p.weights[0].k, n = p.weights[0].n;
+  const Inputs inputs = inputs_for(context, context.kernels, p.weights[0], pairs, 1);
   context.reserve_workers(matmul_scratch(p.weights[0]));
-  prepare_inputs(context, context.kernels, p.weights[0], pairs, 1, stride, x, [&](int64_t i, int64_t) {
+  prepare_inputs(context, context.kernels, p.weights[0], 1, inputs, [&](int64_t i, int64_t) {
     const int64_t row = p.pair_row ? p.pair_row[i] : i;
     return Input{nullptr, p.codes + row * k, p.scales + row * (k / kScaleBlock)};
   });
@@ -124,8 +145,10 @@ void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
       at += units * unit;
       if (first >= last) continue;
       for (int64_t r = 0; r < rows; r += kRowBlock) {
-        context.kernels.matmul({.x = x + (p.offsets[e] + r) * stride,
-                                .x_stride = stride,
+        context.kernels.matmul({.x = inputs.x + (p.offsets[e] + r) * inputs.stride,
+                                .x_stride = inputs.stride,
+                                .digits = inputs.digits ? inputs.digits + p.offsets[e] + r : nullptr,
+                                .digits_stride = pairs,
                                 .rows = std::min(kRowBlock, rows - r),
                                 .w = p.weights[e],
                                 .begin = first * kPanel,

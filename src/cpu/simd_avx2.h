@@ -17,7 +17,7 @@ constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1;
 constexpr int kChains = 5;  // V16 sums that hide the latency of a multiply-add and fit the registers
 // Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
 // tile of many rows (12 registers of sums, two of weights, an input).
-constexpr int kFewRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kFp4SumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
+constexpr int kFewRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -82,28 +82,18 @@ inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
   second = {_mm256_cvtph_ps(_mm256_extracti128_si256(low, 1)), _mm256_cvtph_ps(_mm256_extracti128_si256(high, 1))};
 }
 
-// Four columns of 16 outputs in 32 bytes. Tables give both bytes of each value as BF16; interleaved they are words of two
-// columns as above: low nibbles columns 0 and 1, high nibbles 2 and 3, neighbouring bytes the two columns of an output.
-constexpr int kFp4Step = 4;
-using Fp4Word = uint16_t;  // four columns of an output
-constexpr int64_t fp4_at(int64_t output) { return output % 8 / 4 * 16 + output / 8 * 8 + output % 4 * 2; }
-inline Fp4Word fp4_word(Fp4Word stored) {
-  return static_cast<Fp4Word>((stored & 0xF00F) | (stored & 0x00F0) << 4 | (stored & 0x0F00) >> 4);
+// Eight columns of 16 outputs in 64 bytes: a word per output, a nibble per column. One permutation of a register turns three
+// bits of each word into a magnitude. Only blocks that are not exact come here.
+inline __m256 e2m1_of(__m256i words, int column) {
+  const __m256 table = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(words, 28 - 4 * column), _mm256_set1_epi32(INT32_MIN));
+  return _mm256_or_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(words, 4 * column)), _mm256_castsi256_ps(sign));
 }
-inline void load_e2m1_step(const uint8_t* p, V16* out) {
-  const __m256i upper =
-      _mm256_broadcastsi128_si256(_mm_set_epi64x(static_cast<long long>(0xC0C0C0C0BFBFBF80), 0x404040403F3F3F00));
-  const __m256i lower = _mm256_set1_epi64x(static_cast<long long>(0xC0804000C0800000));
-  const __m256i mask = _mm256_set1_epi8(15), high_half = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
-  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  const __m256i nibbles[2] = {_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask)};
-  for (int i = 0; i < 2; ++i) {
-    const __m256i u = _mm256_shuffle_epi8(upper, nibbles[i]), l = _mm256_shuffle_epi8(lower, nibbles[i]);
-    const __m256i first = _mm256_unpacklo_epi8(l, u), second = _mm256_unpackhi_epi8(l, u);  // outputs 0-7, 8-15
-    out[2 * i] = {_mm256_castsi256_ps(_mm256_slli_epi32(first, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(second, 16))};
-    out[2 * i + 1] = {_mm256_castsi256_ps(_mm256_and_si256(first, high_half)),
-                      _mm256_castsi256_ps(_mm256_and_si256(second, high_half))};
-  }
+inline void load_e2m1x8(const uint8_t* p, V16* out) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; ++k) out[k] = {e2m1_of(low, k), e2m1_of(high, k)};
 }
 
 // 16 e8m0 codes; 0 is 2^-127, a subnormal.
@@ -114,6 +104,55 @@ inline __m256 widen_e8m0(__m128i codes) {
 inline V16 load_e8m0x16(const uint8_t* p) {
   const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {widen_e8m0(codes), widen_e8m0(_mm_srli_si128(codes, 8))};
+}
+
+// ---- products of whole numbers (tuned_fp4.inc) -----------------------------------------------------------------------
+
+// Outputs of a register of 32-bit numbers, and panels whose weights stay in registers while rows pass.
+constexpr int kIntLanes = 8, kFp4Panels = 1;
+using Ints = __m256i;
+using Floats = __m256;
+
+inline Ints ints(int32_t value) { return _mm256_set1_epi32(value); }
+inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+template <int Bits>
+inline Ints shift_left(Ints a) {
+  return _mm256_slli_epi32(a, Bits);
+}
+
+// Words of eight columns as bytes 2 * e2m1 + 12: columns 0, 2, 4, 6, then 1, 3, 5, 7.
+inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
+  const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  const __m256i mask = _mm256_set1_epi8(15), words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  out[0] = _mm256_shuffle_epi8(table, _mm256_and_si256(words, mask));
+  out[1] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(words, 4), mask));
+}
+
+inline Ints four_digits(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm256_set1_epi32(four);
+}
+
+// start + the sum over 32 columns. A pair is at most 2 * 24 * 128: four of them fit 16 bits.
+inline Ints dots32(const Ints* w, const int8_t* digits, Ints start) {
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    const __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(digits + 4 * i)),
+                                       _mm256_maddubs_epi16(w[i + 1], four_digits(digits + 4 * i + 4)));
+    const __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(digits + 4 * i + 8)),
+                                       _mm256_maddubs_epi16(w[i + 3], four_digits(digits + 4 * i + 12)));
+    start = _mm256_add_epi32(start, _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
+  }
+  return start;
+}
+
+inline Floats load_scales(const uint8_t* p) { return widen_e8m0(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))); }
+// Adds a block's sums, numbers of half a unit, times its scales.
+inline void add_block(Ints sums, float half_unit, Floats scales, float* y) {
+  const __m256 t = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_set1_ps(half_unit));
+  _mm256_storeu_ps(y, _mm256_fmadd_ps(t, scales, _mm256_loadu_ps(y)));
 }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(v.low, v.high); }

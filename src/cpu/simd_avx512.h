@@ -16,7 +16,7 @@ constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2;
 constexpr int kChains = 10;
 // Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
 // tile of many rows (24 sums, two weights and an input of 32 registers: fewer loads than multiply-adds).
-constexpr int kFewRows = 8, kPanelsAtOnce = 4, kSumsAtOnce = 16, kFp4SumsAtOnce = 12, kRowTile = 12, kManyPanels = 2;
+constexpr int kFewRows = 8, kPanelsAtOnce = 4, kSumsAtOnce = 16, kRowTile = 12, kManyPanels = 2;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm512_setzero_ps()}; }
@@ -67,11 +67,7 @@ inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
 
 // Eight columns of 16 outputs in 64 bytes: a word per output, a nibble per column. One permutation of a register turns the
 // lowest nibble of each word into its value.
-constexpr int kFp4Step = 8;
-using Fp4Word = uint32_t;
-constexpr int64_t fp4_at(int64_t output) { return 4 * output; }
-inline Fp4Word fp4_word(Fp4Word stored) { return stored; }
-inline void load_e2m1_step(const uint8_t* p, V16* out) {
+inline void load_e2m1x8(const uint8_t* p, V16* out) {
   const __m512 table =
       _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
   const __m512i words = _mm512_loadu_si512(p);
@@ -84,6 +80,61 @@ inline V16 load_e8m0x16(const uint8_t* p) {
   const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   const __m512i bits = _mm512_slli_epi32(wide, 23);
   return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(wide, wide), _mm512_set1_epi32(1 << 22)))};
+}
+
+// ---- products of whole numbers (tuned_fp4.inc) -----------------------------------------------------------------------
+
+// Outputs of a register of 32-bit numbers, and panels whose weights stay in registers while rows pass.
+constexpr int kIntLanes = 16, kFp4Panels = 2;
+using Ints = __m512i;
+using Floats = V16;
+
+inline Ints ints(int32_t value) { return _mm512_set1_epi32(value); }
+inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+template <int Bits>
+inline Ints shift_left(Ints a) {
+  return _mm512_slli_epi32(a, Bits);
+}
+
+// As in simd_avx2.h.
+inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
+  const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  const __m512i mask = _mm512_set1_epi8(15), words = _mm512_loadu_si512(p);
+  out[0] = _mm512_shuffle_epi8(table, _mm512_and_si512(words, mask));
+  out[1] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(words, 4), mask));
+}
+
+inline Ints four_digits(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm512_set1_epi32(four);
+}
+
+// start + the sum over 32 columns.
+inline Ints dots32(const Ints* w, const int8_t* digits, Ints start) {
+#ifdef __AVX512VNNI__
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) start = _mm512_dpbusd_epi32(start, w[i], four_digits(digits + 4 * i));
+  return start;
+#else
+  // As in simd_avx2.h.
+  const __m512i ones = _mm512_set1_epi16(1);
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    const __m512i a = _mm512_add_epi16(_mm512_maddubs_epi16(w[i], four_digits(digits + 4 * i)),
+                                       _mm512_maddubs_epi16(w[i + 1], four_digits(digits + 4 * i + 4)));
+    const __m512i b = _mm512_add_epi16(_mm512_maddubs_epi16(w[i + 2], four_digits(digits + 4 * i + 8)),
+                                       _mm512_maddubs_epi16(w[i + 3], four_digits(digits + 4 * i + 12)));
+    start = _mm512_add_epi32(start, _mm512_madd_epi16(_mm512_add_epi16(a, b), ones));
+  }
+  return start;
+#endif
+}
+
+inline Floats load_scales(const uint8_t* p) { return load_e8m0x16(p); }
+// Adds a block's sums, numbers of half a unit, times its scales.
+inline void add_block(Ints sums, float half_unit, Floats scales, float* y) {
+  store(y, fma(mul({_mm512_cvtepi32_ps(sums)}, broadcast(half_unit)), scales, load(y)));
 }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(_mm512_castps512_ps256(v.v), _mm512_extractf32x8_ps(v.v, 1)); }
