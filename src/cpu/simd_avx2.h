@@ -115,10 +115,7 @@ using Floats = __m256;
 
 inline Ints ints(int32_t value) { return _mm256_set1_epi32(value); }
 inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
-template <int Bits>
-inline Ints shift_left(Ints a) {
-  return _mm256_slli_epi32(a, Bits);
-}
+inline Ints shift_left_8(Ints a) { return _mm256_slli_epi32(a, 8); }
 
 // Words of eight columns as bytes 2 * e2m1 + 12: columns 0, 2, 4, 6, then 1, 3, 5, 7.
 inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
@@ -134,18 +131,22 @@ inline Ints four_digits(const int8_t* p) {
   return _mm256_set1_epi32(four);
 }
 
-// start + the sum over 32 columns. A pair is at most 2 * 24 * 128: four of them fit 16 bits.
-inline Ints dots32(const Ints* w, const int8_t* digits, Ints start) {
-  const __m256i ones = _mm256_set1_epi16(1);
+// sums[n, p] += digits n of 32 columns times panel p. A pair is at most 2 * 24 * 128: four of them fit 16 bits.
+template <int N, int P>
+inline void dots(const Ints* w, const int8_t (*digits)[32], Ints* sums) {
+  static_assert(P == 1);
+  const Ints ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    const __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(digits + 4 * i)),
-                                       _mm256_maddubs_epi16(w[i + 1], four_digits(digits + 4 * i + 4)));
-    const __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(digits + 4 * i + 8)),
-                                       _mm256_maddubs_epi16(w[i + 3], four_digits(digits + 4 * i + 12)));
-    start = _mm256_add_epi32(start, _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
+  for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+      const int8_t* x = digits[n] + 4 * i;
+      const Ints a = _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(x)), _mm256_maddubs_epi16(w[i + 1], four_digits(x + 4)));
+      const Ints b =
+          _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(x + 8)), _mm256_maddubs_epi16(w[i + 3], four_digits(x + 12)));
+      sums[n] = _mm256_add_epi32(sums[n], _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
+    }
   }
-  return start;
 }
 
 inline Floats load_scales(const uint8_t* p) { return widen_e8m0(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))); }

@@ -91,10 +91,7 @@ using Floats = V16;
 
 inline Ints ints(int32_t value) { return _mm512_set1_epi32(value); }
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
-template <int Bits>
-inline Ints shift_left(Ints a) {
-  return _mm512_slli_epi32(a, Bits);
-}
+inline Ints shift_left_8(Ints a) { return _mm512_slli_epi32(a, 8); }
 
 // As in simd_avx2.h.
 inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
@@ -110,24 +107,40 @@ inline Ints four_digits(const int8_t* p) {
   return _mm512_set1_epi32(four);
 }
 
-// start + the sum over 32 columns.
-inline Ints dots32(const Ints* w, const int8_t* digits, Ints start) {
+// sums[n, p] += digits n of 32 columns times panel p.
+template <int N, int P>
+inline void dots(const Ints* w, const int8_t (*digits)[32], Ints* sums) {
 #ifdef __AVX512VNNI__
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) start = _mm512_dpbusd_epi32(start, w[i], four_digits(digits + 4 * i));
-  return start;
+  for (int i = 0; i < 8; ++i) {
+#pragma GCC unroll 2
+    for (int n = 0; n < N; ++n) {
+      const Ints x = four_digits(digits[n] + 4 * i);
+#pragma GCC unroll 2
+      for (int p = 0; p < P; ++p) sums[n * P + p] = _mm512_dpbusd_epi32(sums[n * P + p], w[p * 8 + i], x);
+    }
+  }
 #else
   // As in simd_avx2.h.
-  const __m512i ones = _mm512_set1_epi16(1);
+  const Ints ones = _mm512_set1_epi16(1);
 #pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    const __m512i a = _mm512_add_epi16(_mm512_maddubs_epi16(w[i], four_digits(digits + 4 * i)),
-                                       _mm512_maddubs_epi16(w[i + 1], four_digits(digits + 4 * i + 4)));
-    const __m512i b = _mm512_add_epi16(_mm512_maddubs_epi16(w[i + 2], four_digits(digits + 4 * i + 8)),
-                                       _mm512_maddubs_epi16(w[i + 3], four_digits(digits + 4 * i + 12)));
-    start = _mm512_add_epi32(start, _mm512_madd_epi16(_mm512_add_epi16(a, b), ones));
+  for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+      Ints pairs[P];
+#pragma GCC unroll 4
+      for (int j = i; j < i + 4; ++j) {
+        const Ints x = four_digits(digits[n] + 4 * j);
+#pragma GCC unroll 2
+        for (int p = 0; p < P; ++p) {
+          const Ints pair = _mm512_maddubs_epi16(w[p * 8 + j], x);
+          pairs[p] = j == i ? pair : _mm512_add_epi16(pairs[p], pair);
+        }
+      }
+#pragma GCC unroll 2
+      for (int p = 0; p < P; ++p) sums[n * P + p] = _mm512_add_epi32(sums[n * P + p], _mm512_madd_epi16(pairs[p], ones));
+    }
   }
-  return start;
 #endif
 }
 
