@@ -106,18 +106,22 @@ std::vector<CpuKernelsInfo> list_cpu_kernels() {
   return list;
 }
 
-double measure_multiply_adds(const std::string& isa, int threads) {
-  constexpr int64_t kSteps = 4000000;
+double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format) {
+  constexpr int64_t kWork = 600000000;
   for (const auto* kernels : kKernelSets) {
     if (isa != kernels->isa || !kernels->supported()) continue;
     ThreadPool pool(threads);
     double best = 0;
-    for (int repeat = 0; repeat < 5; ++repeat) {
-      std::atomic<int64_t> done = 0;
-      const auto begin = std::chrono::steady_clock::now();
-      pool.run(pool.size(), [&](int64_t, int64_t, int) { done += kernels->multiply_adds(kSteps); });
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      best = std::max(best, static_cast<double>(done.load()) / took.count());
+    for (const auto unit : {kernels->multiply_adds, format == WeightFormat::kFp4 ? kernels->multiply_digits : nullptr}) {
+      if (!unit) continue;
+      const int64_t steps = kWork / unit(1);
+      for (int repeat = 0; repeat < 5; ++repeat) {
+        std::atomic<int64_t> done = 0;
+        const auto begin = std::chrono::steady_clock::now();
+        pool.run(pool.size(), [&](int64_t, int64_t, int) { done += unit(steps); });
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        best = std::max(best, static_cast<double>(done.load()) / took.count());
+      }
     }
     return best;
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ops/device.h"
+#include "ops/ops.h"
 
 namespace deepinfer {
 
@@ -31,8 +32,9 @@ struct CpuKernelsInfo {
 };
 std::vector<CpuKernelsInfo> list_cpu_kernels();
 
-// FP32 multiply-adds per second of all threads together, without a load: what products can reach at most. 0 for a name that
-// is not in the list or that this machine cannot run.
-double measure_multiply_adds(const std::string& isa, int threads);
+// Multiply-adds per second of all threads together, without weights to load: what products with this format and e4m3 inputs
+// can reach at most by the best unit that is exact. FP32 units; for e2m1 bytes, two for an input, where that is more. 0 for a
+// name that is not in the list or that this machine cannot run.
+double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format);
 
 }  // namespace deepinfer

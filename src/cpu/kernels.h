@@ -127,6 +127,8 @@ struct Kernels {
   void (*dots)(const DotsTile&);
   // Does `steps` rounds of independent multiply-adds in registers; returns how many. For measuring limits.
   int64_t (*multiply_adds)(int64_t steps);
+  // The same of e4m3 and e2m1 by way of digits, two of them; null where there is no `digitise`.
+  int64_t (*multiply_digits)(int64_t steps);
   void (*attend_scores)(const QueryTile&);
   void (*attend_values)(const ValueTile&);
   void (*score)(const ScoreTile&);

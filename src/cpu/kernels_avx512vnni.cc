@@ -15,11 +15,19 @@ bool supported() {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {"avx512vnni", "AVX-512 F, BW, DQ, VL and VNNI",
-                                supported,     matmul,
-                                pack_panel,    digitise, dots,
-                                multiply_adds, attend_scores,
-                                attend_values, score,
-                                q8_row,        q4e4_row};
+const Kernels kAvx512VnniKernels = {"avx512vnni",
+                                    "AVX-512 F, BW, DQ, VL and VNNI",
+                                    supported,
+                                    matmul,
+                                    pack_panel,
+                                    digitise,
+                                    dots,
+                                    multiply_adds,
+                                    multiply_digits,
+                                    attend_scores,
+                                    attend_values,
+                                    score,
+                                    q8_row,
+                                    q4e4_row};
 
 }  // namespace deepinfer::cpu

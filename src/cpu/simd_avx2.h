@@ -98,8 +98,8 @@ inline void load_e2m1x8(const uint8_t* p, V16* out) {
 
 // 16 e8m0 codes; 0 is 2^-127, a subnormal.
 inline __m256 widen_e8m0(__m128i codes) {
-  const __m256i wide = _mm256_cvtepu8_epi32(codes), zero = _mm256_cmpeq_epi32(wide, _mm256_setzero_si256());
-  return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(wide, 23), _mm256_and_si256(zero, _mm256_set1_epi32(1 << 22))));
+  const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23);
+  return _mm256_castsi256_ps(_mm256_max_epi32(bits, _mm256_set1_epi32(1 << 22)));
 }
 inline V16 load_e8m0x16(const uint8_t* p) {
   const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -141,9 +141,10 @@ inline void dots(const Ints* w, const int8_t (*digits)[32], Ints* sums) {
 #pragma GCC unroll 2
     for (int i = 0; i < 8; i += 4) {
       const int8_t* x = digits[n] + 4 * i;
-      const Ints a = _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(x)), _mm256_maddubs_epi16(w[i + 1], four_digits(x + 4)));
-      const Ints b =
-          _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(x + 8)), _mm256_maddubs_epi16(w[i + 3], four_digits(x + 12)));
+      const Ints a =
+          _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(x)), _mm256_maddubs_epi16(w[i + 1], four_digits(x + 4)));
+      const Ints b = _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(x + 8)),
+                                      _mm256_maddubs_epi16(w[i + 3], four_digits(x + 12)));
       sums[n] = _mm256_add_epi32(sums[n], _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
     }
   }

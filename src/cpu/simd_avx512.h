@@ -78,8 +78,7 @@ inline void load_e2m1x8(const uint8_t* p, V16* out) {
 // As in simd_avx2.h.
 inline V16 load_e8m0x16(const uint8_t* p) {
   const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m512i bits = _mm512_slli_epi32(wide, 23);
-  return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(wide, wide), _mm512_set1_epi32(1 << 22)))};
+  return {_mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(1 << 22)))};
 }
 
 // ---- products of whole numbers (tuned_fp4.inc) -----------------------------------------------------------------------

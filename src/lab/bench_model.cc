@@ -94,14 +94,26 @@ double bytes_of_step(const LanguageModel& model, int32_t rows) {
   return bytes;
 }
 
-// FLOPs of the products with weights of a prompt of so many tokens: decoder layers see its end only, the head its last token.
-double prompt_flops(const Host& host, int32_t prompt) {
+// FLOPs a second of the multiply units, for FP4 weights and for others; 0 = not known.
+struct Multiply {
+  double fp4, others;
+};
+Multiply measure_multiply(Host& host) {
+  const auto measured = [&](WeightFormat format) {
+    return 2 * measure_multiply_adds(host.device().isa(), host.device().parallelism(), format);
+  };
+  return {measured(WeightFormat::kFp4), measured(WeightFormat::kF8Tile)};
+}
+
+// Seconds of the products with weights of a prompt of so many tokens at that speed, 0 = not known: decoder layers see its end
+// only, the head its last token.
+double prompt_seconds(const Host& host, const Multiply& multiply, int32_t prompt) {
   const auto* v41 = dynamic_cast<const V41Model*>(&host.model());
-  if (!v41 || !v41->weights().checkpoint) return 0;
+  if (!v41 || !v41->weights().checkpoint || multiply.others == 0) return 0;
   const ModelShape& shape = v41->shape();
   const EngineOptions& options = host.engine().options();
   const int32_t keep = options.keep_tokens > 0 ? options.keep_tokens : shape.window;
-  double flops = 0;
+  double seconds = 0;
   for (const TensorView& tensor : v41->weights().checkpoint->tensors()) {
     const bool layer = tensor.name.starts_with("layers."), scale = tensor.type == TensorType::kF8E8m0;
     if ((!layer && !tensor.name.starts_with("head")) || scale || tensor.shape.size() != 2) continue;
@@ -112,9 +124,11 @@ double prompt_flops(const Host& host, int32_t prompt) {
       rows = std::min(prompt, keep);
     const bool expert = tensor.name.find(".experts.") != std::string::npos;
     const double share = expert ? static_cast<double>(shape.experts_per_token) / shape.experts : 1.0;
-    flops += 2.0 * rows * share * static_cast<double>(tensor.elements()) * (tensor.type == TensorType::kI8 ? 2 : 1);
+    const bool fp4 = tensor.type == TensorType::kI8;
+    const double flops = 2.0 * rows * share * static_cast<double>(tensor.elements()) * (fp4 ? 2 : 1);
+    seconds += flops / (fp4 ? multiply.fp4 : multiply.others);
   }
-  return flops;
+  return seconds;
 }
 
 // Of the memory that weights lie in, by a device of its own: the host's belongs to its engine.
@@ -153,7 +167,7 @@ double measure_read_bandwidth(int threads) {
 
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
   const double bandwidth = bytes_of_step(host.model(), 1) > 0 ? read_bandwidth(host) : 0;
-  const double multiply = 2 * measure_multiply_adds(host.device().isa(), host.device().parallelism());
+  const double multiply_seconds = prompt_seconds(host, measure_multiply(host), 1);
   std::shared_ptr<const Constraint> grammar;
   if (options.schema) {
     DI_TRY(grammar, host.constraints().of({.kind = OutputConstraint::Kind::kJson, .schema = kRecords}));
@@ -170,9 +184,7 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
     }
     FigureRow row{.name = fmt::format("decode/{}", streams), .value = best, .unit = "tokens/s"};
     if (bandwidth > 0) {
-      double ideal = bytes_of_step(host.model(), streams) / bandwidth;
-      if (multiply > 0) ideal = std::max(ideal, streams * prompt_flops(host, 1) / multiply);
-      row.limit = streams / ideal;
+      row.limit = streams / std::max(bytes_of_step(host.model(), streams) / bandwidth, streams * multiply_seconds);
     }
     report.add(std::move(row));
     if (grammar) {
@@ -190,7 +202,7 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
 
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report) {
   int32_t salt = 0;
-  const double multiply = 2 * measure_multiply_adds(host.device().isa(), host.device().parallelism());
+  const Multiply multiply = measure_multiply(host);
   for (const int32_t prompt : options.prompts) {
     if (prompt + 1 > host.engine().options().context) continue;
     double best = 1e30;
@@ -199,7 +211,7 @@ Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport&
       best = std::min(best, timing.first_token);
     }
     FigureRow row{.name = fmt::format("prefill/{}", prompt), .value = prompt / best, .unit = "tokens/s"};
-    if (const double flops = prompt_flops(host, prompt); flops > 0 && multiply > 0) row.limit = prompt * multiply / flops;
+    if (const double seconds = prompt_seconds(host, multiply, prompt); seconds > 0) row.limit = prompt / seconds;
     report.add(std::move(row));
     report.add({.name = fmt::format("prefill/{}/first_token", prompt), .value = best * 1e3, .unit = "ms"});
   }

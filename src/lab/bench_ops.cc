@@ -53,14 +53,13 @@ class WeightSet {
 };
 
 // The first `count` weights of the set once, `rows` rows each.
-void multiply_all(Device& device, const WeightSet& set, size_t count, int32_t rows, const std::vector<Bf16>& x,
-                  std::vector<float>& y) {
+void multiply_all(Device& device, const WeightSet& set, size_t count, int32_t rows, const BenchInputs& x, std::vector<float>& y) {
   for (size_t i = 0; i < count; ++i) {
     const Matrix& w = set.matrices()[i];
     MatmulParams p = {};
     p.rows = {&rows, rows};
-    p.x = x.data();
-    p.x_stride = w.k;
+    p.codes = x.codes.data();
+    p.scales = x.scales.data();
     p.w = w;
     p.groups = 1;
     p.y = y.data();
@@ -73,7 +72,7 @@ void multiply_all(Device& device, const WeightSet& set, size_t count, int32_t ro
 
 // The limits of a kernel set in this run.
 struct Limits {
-  double bandwidth, multiply;  // bytes and FLOPs a second
+  double bandwidth, multiply, multiply_fp4;  // bytes and FLOPs a second
 };
 
 Status measure_shape(Device& device, const BenchShape& shape, const Limits& limits, const BenchOpsOptions& options,
@@ -83,14 +82,15 @@ Status measure_shape(Device& device, const BenchShape& shape, const Limits& limi
   for (const int32_t rows : options.rows) {
     // Many rows need no large set: the time is the multiply units'.
     const size_t all = set.matrices().size(), count = rows <= 8 ? all : std::max<size_t>(1, all / 4 / static_cast<size_t>(rows));
-    const std::vector<Bf16> x(static_cast<size_t>(rows) * static_cast<size_t>(shape.k), to_bf16(0.5f));
+    const BenchInputs x = bench_inputs(rows, shape.k);
     std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(shape.n));
     double best = 1e30;
     for (int32_t i = 0; i < options.repeats; ++i)
       best = std::min(best, seconds_of([&] { multiply_all(device, set, count, rows, x, y); }));
     best /= static_cast<double>(count);
     const double work = 2.0 * rows * shape.n * shape.k, bytes = static_cast<double>(stored_bytes(shape));
-    const double ideal = std::max(bytes / limits.bandwidth, work / limits.multiply);
+    const double ideal =
+        std::max(bytes / limits.bandwidth, work / (shape.format == WeightFormat::kFp4 ? limits.multiply_fp4 : limits.multiply));
     FigureRow row{.name = fmt::format("ops/{}/{}/{}x{}/{}", device.isa(), shape.name, shape.n, shape.k, rows)};
     const double amount = rows == 1 ? bytes : work;
     row.value = amount / best / 1e9;
@@ -117,11 +117,12 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
   for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
     if (isa.empty() ? !kernels.supported || kernels.isa == "portable" : kernels.isa != isa) continue;
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
-    const double multiply = measure_multiply_adds(kernels.isa, options.threads) * 2;
-    report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = multiply / 1e9, .unit = "GFLOP/s"});
-    for (const BenchShape& shape : kBenchShapes)
-      DI_CHECK_OK(measure_shape(*device, shape, {bandwidth, multiply}, options, report));
-    DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, multiply, report));
+    const Limits limits = {bandwidth, 2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kF8Tile),
+                           2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kFp4)};
+    report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = limits.multiply / 1e9, .unit = "GFLOP/s"});
+    report.add({.name = fmt::format("multiply/{}/fp4", kernels.isa), .value = limits.multiply_fp4 / 1e9, .unit = "GFLOP/s"});
+    for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
+    DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
   }
   return {};
 }

@@ -2,7 +2,7 @@
 //
 // One row per kernel set, format, shape and number of rows. As many different weights as fill `weight_bytes` are used in turn, so
 // no cache keeps them. The limit is the slower of two measured in the same run: a read-only pass over memory with the same
-// threads, and FP32 multiply-adds without any load. Rows of routed experts follow: ops/DEVICE/experts/NxK/ROWS.
+// threads, and multiply-adds of the best exact unit without any load. Rows of routed experts follow: ops/DEVICE/experts/NxK/ROWS.
 // Threads: one; the machine should be otherwise idle.
 //
 //   FigureReport report("bench ops");

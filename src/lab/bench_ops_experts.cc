@@ -46,12 +46,11 @@ struct Routed {
     }
     DI_TRY(out.ints, device.allocate(ints.size() * sizeof(int32_t)));
     device.upload(out.ints.as<void>(), ints.data(), ints.size() * sizeof(int32_t));
-    const std::vector<uint8_t> inputs(static_cast<size_t>(rows) * static_cast<size_t>(shape.k), 0x39);
-    DI_TRY(out.codes, device.allocate(inputs.size()));
-    DI_TRY(out.scales, device.allocate(inputs.size()));
-    device.upload(out.codes.as<void>(), inputs.data(), inputs.size());
-    const std::vector<uint8_t> scales(inputs.size(), 127);
-    device.upload(out.scales.as<void>(), scales.data(), scales.size());
+    const BenchInputs inputs = bench_inputs(rows, shape.k);
+    DI_TRY(out.codes, device.allocate(inputs.codes.size()));
+    DI_TRY(out.scales, device.allocate(inputs.scales.size()));
+    device.upload(out.codes.as<void>(), inputs.codes.data(), inputs.codes.size());
+    device.upload(out.scales.as<void>(), inputs.scales.data(), inputs.scales.size());
     DI_TRY(out.y, device.allocate(static_cast<size_t>(pairs) * static_cast<size_t>(shape.n) * 2));
     for (size_t round = 0; round < static_cast<size_t>(rounds); ++round) {
       const auto* at = out.ints.as<int32_t>() + round * per_round;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/ops.h"
+#include "ops/portable/quant.h"
 
 namespace deepinfer {
 
@@ -22,6 +24,23 @@ inline int64_t stored_bytes(const BenchShape& s) {
   const int64_t count = int64_t{s.n} * s.k;
   if (s.format == WeightFormat::kBf16) return count * 2;
   return s.format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
+}
+
+// Inputs as a layer's norm leaves them: normal, quantised in blocks of 32; the kernels' way depends on the numbers.
+struct BenchInputs {
+  std::vector<uint8_t> codes, scales;
+};
+inline BenchInputs bench_inputs(int64_t rows, int64_t k) {
+  BenchInputs out = {std::vector<uint8_t>(static_cast<size_t>(rows * k)), {}};
+  uint32_t word = 1;
+  for (size_t at = 0; at < out.codes.size(); at += kScaleBlock) {
+    float block[kScaleBlock] = {};
+    for (float& x : block) {
+      for (int i = 0; i < 12; ++i) x += static_cast<float>((word = word * 1664525 + 1013904223) >> 8) * 0x1p-24f - 0.5f;
+    }
+    out.scales.push_back(quantize_q8(block, &out.codes[at]));
+  }
+  return out;
 }
 
 }  // namespace deepinfer
