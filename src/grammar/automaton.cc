@@ -15,6 +15,9 @@ constexpr int64_t kLeastSliceUs = 1000;
 // An entry takes 16 KB at the release's vocabulary.
 constexpr size_t kMaxInteriors = 128;
 
+// Of answers that take turns at one constraint.
+constexpr size_t kMaxLeft = 32;
+
 void set_bit(std::span<uint32_t> words, TokenId token) { words[static_cast<size_t>(token) / 32] |= 1u << (token % 32); }
 
 void clear_bit(std::span<uint32_t> words, TokenId token) { words[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32)); }
@@ -163,23 +166,41 @@ bool Automaton::mask(const GrammarState& state, std::span<uint32_t> words, const
 
 std::shared_ptr<const Automaton::Interior> Automaton::interior(LexState state) {
   if (const auto found = interiors_.find(state); found != interiors_.end()) return found->second;
-  auto out = std::make_shared<Interior>();
-  out->words.assign(vocabulary_->num_words(), 0);
-  Room plain = room(state);
-  if (plain.inside_char) plain.chars = 0;
-  if (plain.exact) vocabulary_->allow_plain(plain.chars, out->words);
-  for (uint32_t i = 0; i < (plain.exact ? 1 : vocabulary_->slices().size()); ++i) {
-    const Vocabulary::Slice& slice = vocabulary_->slices()[i];
-    if (i > 0 && plain.chars >= slice.max_chars) {
-      for (size_t word = 0; word < slice.mask.size(); ++word) out->words[word] |= slice.mask[word];
-    } else if (lexer_.costly(state) ? !walk_costly(state, i, *out) : !walk_terminal(state, i, *out)) {
-      return nullptr;
-    }
+  Walk walk;
+  if (const auto left = left_.find(state); left != left_.end()) {
+    walk = std::move(left->second);
+    left_.erase(left);
+  }
+  if (!go_on(state, walk)) {
+    if (left_.size() >= kMaxLeft) left_.clear();
+    left_.emplace(state, std::move(walk));
+    return nullptr;
   }
   if (interiors_.size() >= kMaxInteriors) interiors_.clear(), interior_bytes_ = 0;
+  auto out = std::make_shared<const Interior>(std::move(walk.out));
   interior_bytes_ += out->words.size() * sizeof(uint32_t);
   for (const auto& [lex, exits] : out->exits) interior_bytes_ += 64 + exits.size() * sizeof(Exit);
   return interiors_.emplace(state, std::move(out)).first->second;
+}
+
+bool Automaton::go_on(LexState state, Walk& walk) {
+  std::vector<uint32_t>& words = walk.out.words;
+  const Room plain = room(state);
+  const int32_t chars = plain.inside_char ? 0 : plain.chars;
+  if (words.empty()) {
+    words.assign(vocabulary_->num_words(), 0);
+    walk.states.assign(vocabulary_->max_depth() + 1, state);
+    if (plain.exact) vocabulary_->allow_plain(chars, words);
+  }
+  for (; walk.slice < (plain.exact ? 1 : vocabulary_->slices().size()); ++walk.slice, walk.node = 0, walk.begun = false) {
+    const Vocabulary::Slice& slice = vocabulary_->slices()[walk.slice];
+    if (walk.slice > 0 && chars >= slice.max_chars) {
+      for (size_t word = 0; word < slice.mask.size(); ++word) words[word] |= slice.mask[word];
+    } else if (lexer_.costly(state) ? !walk_costly(walk) : !walk_terminal(state, walk)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 inline const Automaton::Room& Automaton::room(LexState state) {
@@ -229,37 +250,45 @@ bool Automaton::is_inside_free_char(Rx rest) {
 
 // Most beginnings of the slice's tokens fit, so it is shorter to strike out what does not. Two bytes are looked at: nearly half
 // of the tokens begin with a blank, which fits wherever white space may come.
-bool Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
+std::optional<bool> Automaton::mostly_fits(LexState state, const Vocabulary::Slice& slice) {
   const auto& nodes = slice.trie.nodes();
   size_t dead = 0;
-  path_[0] = lexer_.table(state);
+  const uint32_t* path[2] = {lexer_.table(state), nullptr};
   for (uint32_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
-    const uint32_t next = path_[node.depth][node.byte];
+    const uint32_t next = path[node.depth][node.byte];
     if (next == 0) dead += node.end - i;
+    if (built() != work_.built && must_leave_off()) return std::nullopt;
     const bool deeper = next != 0 && node.depth == 0 && room(next / 2).chars < slice.max_chars;
-    if (deeper) path_[1] = lexer_.table(next / 2);
+    if (deeper) path[1] = lexer_.table(next / 2);
     i = deeper ? i + 1 : node.end;
   }
   return dead * 2 < nodes.size();
 }
 
-bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
+bool Automaton::walk_terminal(LexState state, Walk& walk) {
+  const uint32_t index = walk.slice;
   const Vocabulary::Slice& slice = vocabulary_->slices()[index];
   const auto& nodes = slice.trie.nodes();
-  // Either the tokens that fit are added, or all are taken and those that do not fit struck out. Behind the quote of a key
-  // that may have any name but some, nearly every first byte leads to where all the rest fits.
-  const bool strike = index > 0 && mostly_fits(state, slice);
-  if (strike) {
-    for (size_t word = 0; word < slice.mask.size(); ++word) out.words[word] |= slice.mask[word];
+  const std::span<uint32_t> words = walk.out.words;
+  if (walk.node == nodes.size()) return true;
+  if (!walk.begun) {
+    // Either the tokens that fit are added, or all are taken and those that do not fit struck out. Behind the quote of a key
+    // that may have any name but some, nearly every first byte leads to where all the rest fits.
+    const std::optional<bool> mostly = index > 0 ? mostly_fits(state, slice) : false;
+    if (!mostly) return false;
+    walk.strike = *mostly;
+    for (size_t word = 0; walk.strike && word < slice.mask.size(); ++word) words[word] |= slice.mask[word];
+    walk.begun = true;
   }
-  const std::span<uint32_t> words = out.words;
+  const bool strike = walk.strike;
   const uint32_t** const path = path_.data();
-  path[0] = lexer_.table(state);
-  for (uint32_t i = 0, end = static_cast<uint32_t>(nodes.size()); i < end;) {
+  LexState* const states = walk.states.data();
+  for (uint32_t depth = 0; depth <= nodes[walk.node].depth; ++depth) path[depth] = lexer_.table(states[depth]);
+  for (uint32_t i = walk.node, end = static_cast<uint32_t>(nodes.size()); i < end;) {
     const TokenTrie::Node node = nodes[i];
     const uint32_t next = path[node.depth][node.byte];
-    if (leaves_off()) return false;
+    if (leaves_off()) return walk.node = i, false;
     const bool fits = next != 0;
     if (node.end == i + 1) {
       if (fits && !strike) set_bit(words, node.token);
@@ -271,26 +300,26 @@ bool Automaton::walk_terminal(LexState state, uint32_t index, Interior& out) {
       i = node.end;
     } else {
       if (node.token >= 0 && !strike) set_bit(words, node.token);
-      if (next % 2 == 1) out.exits[next / 2].push_back({index, i});
+      if (next % 2 == 1) walk.out.exits[next / 2].push_back({index, i});
+      states[node.depth + 1u] = next / 2;
       path[node.depth + 1u] = lexer_.table(next / 2);
-      if (built() != work_.built && must_leave_off()) return false;
       ++i;
+      if (built() != work_.built && must_leave_off()) return walk.node = i, false;
     }
   }
   return true;
 }
 
 // The same byte by byte, as far as tokens fit.
-bool Automaton::walk_costly(LexState state, uint32_t index, Interior& out) {
-  const auto& nodes = vocabulary_->slices()[index].trie.nodes();
-  std::vector<LexState> states(vocabulary_->max_depth() + 1, state);
-  for (uint32_t i = 0; i < nodes.size();) {
+bool Automaton::walk_costly(Walk& walk) {
+  const auto& nodes = vocabulary_->slices()[walk.slice].trie.nodes();
+  for (uint32_t i = walk.node; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
-    if (leaves_off()) return false;
-    const uint32_t next = lexer_.step(states[node.depth], node.byte);
-    if (next != 0 && node.token >= 0) set_bit(out.words, node.token);
-    if (next % 2 == 1 && node.end > i + 1) out.exits[next / 2].push_back({index, i});
-    states[node.depth + 1u] = next / 2;
+    if (leaves_off()) return walk.node = i, false;
+    const uint32_t next = lexer_.step(walk.states[node.depth], node.byte);
+    if (next != 0 && node.token >= 0) set_bit(walk.out.words, node.token);
+    if (next % 2 == 1 && node.end > i + 1) walk.out.exits[next / 2].push_back({walk.slice, i});
+    walk.states[node.depth + 1u] = next / 2;
     i = next != 0 ? i + 1 : node.end;
   }
   return true;

@@ -3,8 +3,9 @@
 // A state is a set of threads, each a row of the parser and a state of the lexer inside it. A mask is the union of the
 // masks of its threads. What a lexer state allows without leaving its terminals does not depend on the row, so it is
 // computed once per lexer state, with the places where a terminal may end (the exits); only from these the parser is asked.
-// A mask that takes long may be left off between two steps of its walk. Begun anew it finds what it worked out before.
-// Threads: one thread at a time; copies are independent and share what is const.
+// A mask that takes long may be left off between two steps of its walk; inside a terminal it goes on where it was, elsewhere it
+// is begun anew and finds what it worked out before. Threads: one thread at a time; copies are independent and share what is
+// const.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -78,8 +80,16 @@ class Automaton {
 
   // Appends the threads behind `byte` to pool_; true if the text may end there.
   bool step(size_t begin, size_t end, uint8_t byte);
+  // A walk through all slices inside the terminals of a state, as far as it has come.
+  struct Walk {
+    Interior out;
+    uint32_t slice = 0, node = 0;
+    bool begun = false, strike = false;  // of the slice
+    std::vector<LexState> states;        // by depth
+  };
   // Null when it left off.
   std::shared_ptr<const Interior> interior(LexState state);
+  bool go_on(LexState state, Walk& walk);
   bool leaves_off();
   bool must_leave_off();
   size_t built() const { return lexer_.num_tables() + earley_.num_rows(); }
@@ -93,9 +103,9 @@ class Automaton {
   const Room& room(LexState state);
   const Room& find_room(LexState state);
   bool is_inside_free_char(Rx rest);
-  bool mostly_fits(LexState state, const Vocabulary::Slice& slice);
-  bool walk_terminal(LexState state, uint32_t slice, Interior& out);
-  bool walk_costly(LexState state, uint32_t slice, Interior& out);
+  std::optional<bool> mostly_fits(LexState state, const Vocabulary::Slice& slice);  // nothing when it left off
+  bool walk_terminal(LexState state, Walk& walk);
+  bool walk_costly(Walk& walk);
   bool walk(const TokenTrie& trie, uint32_t node, LexThread thread, std::span<uint32_t> words);
 
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -106,6 +116,7 @@ class Automaton {
   std::unordered_set<Rx> known_tails_, free_text_;
   std::vector<Room> rooms_;  // by lexer state
   std::unordered_map<LexState, std::shared_ptr<const Interior>> interiors_;
+  std::unordered_map<LexState, Walk> left_;  // walks that were left off
   size_t interior_bytes_ = 0;
   size_t max_bytes_ = SIZE_MAX;
   // Of the mask at hand.

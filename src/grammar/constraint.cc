@@ -112,13 +112,16 @@ class ConstraintMask final : public TokenMask {
 
   MaskFill fill(std::span<uint32_t> words, const MaskDeadline& deadline) const override {
     const SharedAutomaton::Turn turn(*shared_);
+    if (!std::exchange(filling_, true)) {
+      left_us_ = kMaxFillUs;
+      shared_->tidy();  // and not when the last set was ready, which knew the way that the token behind it went
+    }
     RegexArena& arena = automaton().lexer().arena();
-    if (!std::exchange(filling_, true)) left_us_ = kMaxFillUs;
     arena.start_clock(left_us_);
     const MaskFill out = fill_in_time(words, deadline);
     left_us_ = arena.stop_clock();
     filling_ = out == MaskFill::kUnfinished;
-    if (!filling_) shared_->tidy();
+    if (out == MaskFill::kFailed) shared_->tidy();
     return out;
   }
 

@@ -98,7 +98,7 @@ RegexArena::Edges RegexArena::combine(const std::vector<Edges>& parts, bool is_a
       const auto found = std::find_if(part.begin(), part.end(), [&](const Edge& edge) { return edge.bytes.has(bytes.first()); });
       if (found != part.end()) members.push_back(found->next);
     }
-    if (too_much(1)) return {};
+    if (too_much(parts.size())) return {};
     if (members.empty() || (is_and && members.size() < parts.size())) continue;
     const Rx next = is_and ? intersect(members) : alternate(members);
     if (next == kNothing) continue;

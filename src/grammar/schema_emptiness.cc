@@ -1,5 +1,7 @@
 // The part of grammar/schema_shapes.h that asks whether anything is left.
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "grammar/array_plan.h"
 #include "grammar/schema_shapes.h"
@@ -42,13 +44,41 @@ bool SchemaShapes::may_be(SchemaId id, uint32_t type) {
   return true;
 }
 
-bool SchemaShapes::surely_empty(const ObjectShape& shape) {
+// Keys that cannot have the value asked for are left out of the choices. Where one is left it must come, which may leave out
+// more.
+bool SchemaShapes::surely_empty(ObjectShape& shape) {
   if (shape.min > shape.max) return true;
+  const auto is_empty = [&](const ObjectShape::Condition& condition) {
+    return condition.keys.name && surely_empty(algebra_.all_of({value_of(shape, *condition.keys.name), condition.value}));
+  };
+  for (size_t known = 0, left = SIZE_MAX; known != left;) {
+    left = known;
+    known = 0;
+    for (ObjectShape::Choice& choice : shape.some) {
+      ObjectShape::Choice possible;
+      std::copy_if(choice.begin(), choice.end(), std::back_inserter(possible), std::not_fn(is_empty));
+      if (possible.empty()) return true;
+      choice = std::move(possible);
+      known += choice.size() == 1 ? 1 : 0;
+    }
+  }
+  // A choice is met with one that asks for no more.
+  std::vector<ObjectShape::Choice> needed;
+  const auto is_in = [](const auto& few, const auto& many) {
+    return std::all_of(few.begin(), few.end(),
+                       [&](const auto& one) { return std::find(many.begin(), many.end(), one) != many.end(); });
+  };
+  for (size_t i = 0; i < shape.some.size(); ++i) {
+    bool more = false;
+    for (size_t k = 0; k < shape.some.size() && !more; ++k) {
+      more = k != i && is_in(shape.some[k], shape.some[i]) && (k < i || !is_in(shape.some[i], shape.some[k]));
+    }
+    if (!more) needed.push_back(shape.some[i]);
+  }
+  shape.some = std::move(needed);
   std::set<std::string> required;
-  for (const auto& condition : shape.some) {
-    if (condition.keys.name && required.insert(*condition.keys.name).second &&
-        surely_empty(value_of(shape, *condition.keys.name)))
-      return true;
+  for (const ObjectShape::Choice& choice : shape.some) {
+    if (choice.size() == 1 && choice[0].keys.name) required.insert(*choice[0].keys.name);
   }
   return static_cast<int64_t>(required.size()) > shape.max;
 }
@@ -88,19 +118,36 @@ bool SchemaShapes::find_inhabited(SchemaId id) {
   return false;
 }
 
+// Keys with values, so that of each choice from the given one on a key is among them.
+bool SchemaShapes::meet_some(const ObjectShape& shape, size_t from, std::map<std::string, SchemaId>& chosen) {
+  if (from == shape.some.size()) return true;
+  count_step();
+  for (const auto& condition : shape.some[from]) {
+    if (!condition.keys.name) return true;  // refused when it is planned
+    const std::string& name = *condition.keys.name;
+    const auto found = chosen.find(name);
+    const SchemaId before = found != chosen.end() ? found->second : value_of(shape, name);
+    if (found == chosen.end() && static_cast<int64_t>(chosen.size()) >= shape.max) continue;
+    const SchemaId value = algebra_.all_of({before, condition.value});
+    if (!inhabited(value)) continue;
+    const bool added = chosen.insert_or_assign(name, value).second;
+    if (meet_some(shape, from + 1, chosen)) return true;
+    if (added) {
+      chosen.erase(name);
+    } else {
+      chosen[name] = before;
+    }
+  }
+  return false;
+}
+
 bool SchemaShapes::inhabited(const ObjectShape& shape) {
-  std::set<std::string> required;
-  for (const auto& condition : shape.some) {
-    if (condition.keys.name) required.insert(*condition.keys.name);
-  }
-  for (const std::string& name : required) {
-    if (!inhabited(value_of(shape, name))) return false;
-  }
-  auto count = static_cast<int64_t>(required.size());
-  if (count > shape.max) return false;
+  std::map<std::string, SchemaId> chosen;
+  if (!meet_some(shape, 0, chosen)) return false;
+  auto count = static_cast<int64_t>(chosen.size());
   if (count >= shape.min) return true;
   for (const std::string& name : names(shape)) {
-    if (!required.contains(name) && inhabited(value_of(shape, name)) && ++count >= shape.min) return true;
+    if (!chosen.contains(name) && inhabited(value_of(shape, name)) && ++count >= shape.min) return true;
   }
   const auto others = other_keys(shape);
   return std::any_of(others.begin(), others.end(), [&](const KeyClass& keys) { return inhabited(keys.value); });

@@ -50,7 +50,7 @@ class Planner {
     if (!arena.alive(out.scalars.text)) out.scalars.text = kNothing;
     if (!arena.alive(out.scalars.number)) out.scalars.number = kNothing;
     if (out.scalars.integral) out.scalars.number = plain_integers(out.scalars.number);
-    for (const ObjectShape& shape : std::vector<ObjectShape>(shapes_.objects(id))) plan_object(shape, out);
+    for (const ObjectShape& shape : std::vector<ObjectShape>(shapes_.objects(id))) add_object(shape, out);
     for (const ArrayShape& shape : std::vector<ArrayShape>(shapes_.arrays(id))) {
       ArrayPlan plan = plan_array(shapes_, shape, [this](SchemaId item) { return number(item); });
       if (!shapes_.problem().empty()) return;
@@ -72,29 +72,11 @@ class Planner {
     return number == integer_number(arena, true) ? plain : arena.intersect({number, plain});
   }
 
-  void plan_object(const ObjectShape& shape, ValuePlan& out) {
-    ObjectPlan plan{.entries = {}, .classes = {}, .min = shape.min, .max = shape.max};
-    int64_t required = 0;
-    for (const std::string& name : shapes_.names(shape)) {
-      const bool needed =
-          std::any_of(shape.some.begin(), shape.some.end(), [&](const auto& some) { return some.keys.name == name; });
-      const uint32_t value = number(shapes_.value_of(shape, name));
-      if (value == 0 && needed) return;
-      if (value != 0) plan.entries.push_back({name, value, needed});
-      required += needed ? 1 : 0;
-    }
-    for (const auto& some : shape.some) {
-      if (!some.keys.name) shapes_.fail("not", "it asks for some key of a pattern");
-    }
-    for (const SchemaShapes::KeyClass& keys : shapes_.other_keys(shape)) {
-      const uint32_t value = number(keys.value);
-      if (value == 0) continue;
-      const Rx text = shapes_.within_strings(keys.text);
-      if (shapes_.arena().alive(text)) plan.classes.push_back({text, value});
-    }
-    if (required > plan.max) return;
+  void add_object(const ObjectShape& shape, ValuePlan& out) {
+    ObjectPlan plan = plan_object(shapes_, shape, [this](SchemaId value) { return number(value); });
+    if (!shapes_.problem().empty() || !plan.viable(plan.first())) return;
     if (plan.classes.empty() && static_cast<int64_t>(plan.entries.size()) < plan.min) return;
-    if (!plan.classes.empty() && plan.min > 1 && plan.min > required) {
+    if (!plan.classes.empty() && plan.min > 1 && plan.min > plan.needed(plan.first())) {
       shapes_.fail("minProperties", "it is above 1 together with free names");
       return;
     }

@@ -10,24 +10,10 @@
 
 #include "base/result.h"
 #include "grammar/array_plan.h"
+#include "grammar/object_plan.h"
 #include "grammar/schema_shapes.h"
 
 namespace deepinfer {
-
-struct ObjectPlan {
-  struct Entry {
-    std::string name;
-    uint32_t value;
-    bool required;
-  };
-  struct Class {
-    Rx text;
-    uint32_t value;
-  };
-  std::vector<Entry> entries;
-  std::vector<Class> classes;  // of other names
-  int64_t min = 0, max = kUnbounded;
-};
 
 struct ValuePlan {
   Scalars scalars;

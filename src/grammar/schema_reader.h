@@ -106,6 +106,7 @@ class SchemaReader {
   };
   std::vector<Deferred> deferred_;
   std::map<std::string, std::string> places_;
+  std::map<std::string, std::optional<Rx>> formats_;
 };
 
 }  // namespace deepinfer

@@ -32,12 +32,12 @@ Rx key_end(RegexArena& arena, bool json) {
 
 SchemaRules::SchemaRules(std::shared_ptr<const SchemaPlan> plan, std::shared_ptr<const ArgumentMarkup> arguments)
     : plan_(std::move(plan)), arguments_(std::move(arguments)), start_(plan_->root) {
-  if (arguments_) start_ = state({.value = plan_->root, .kind = Kind::kTop, .words = {}});
+  if (arguments_) start_ = state({.value = plan_->root, .kind = Kind::kTop, .at = {}});
 }
 
 bool SchemaRules::State::operator<(const State& other) const {
-  return std::tie(value, shape, kind, begun, count, words) <
-         std::tie(other.value, other.shape, other.kind, other.begun, other.count, other.words);
+  return std::tie(value, shape, kind, begun, at.count, at.met, at.words) <
+         std::tie(other.value, other.shape, other.kind, other.begun, other.at.count, other.at.met, other.at.words);
 }
 
 Nonterminal SchemaRules::state(State state) {
@@ -47,11 +47,8 @@ Nonterminal SchemaRules::state(State state) {
   return entry->second;
 }
 
-SchemaRules::State SchemaRules::first_state(uint32_t value, uint32_t shape, Kind kind) const {
-  const ValuePlan& plan = plan_->values[value];
-  const size_t words =
-      kind == Kind::kArray ? plan.arrays[shape].counts.size() + 1 : (plan.objects[shape].entries.size() + 31) / 32;
-  return {.value = value, .shape = shape, .kind = kind, .words = std::vector<uint32_t>(words, 0)};
+SchemaRules::State SchemaRules::first_object(uint32_t value, uint32_t shape, Kind kind) const {
+  return {.value = value, .shape = shape, .kind = kind, .at = plan_->values[value].objects[shape].first()};
 }
 
 std::vector<Production> SchemaRules::expand(Nonterminal rule, RegexArena& arena) {
@@ -97,8 +94,11 @@ void SchemaRules::add_containers(uint32_t value, RegexArena& arena, Rx before, R
     out.push_back({Symbol::terminal(arena.concat({before, arena.literal(bracket), space})), Symbol::nonterminal(state(first))});
     if (behind != kEmptyText) out.back().push_back(Symbol::terminal(behind));
   };
-  for (uint32_t i = 0; i < plan.objects.size(); ++i) add("{", first_state(value, i, Kind::kObject));
-  for (uint32_t i = 0; i < plan.arrays.size(); ++i) add("[", first_state(value, i, Kind::kArray));
+  for (uint32_t i = 0; i < plan.objects.size(); ++i) add("{", first_object(value, i, Kind::kObject));
+  for (uint32_t i = 0; i < plan.arrays.size(); ++i) {
+    const std::vector<uint32_t> counts(plan.arrays[i].counts.size(), 0);
+    add("[", {.value = value, .shape = i, .kind = Kind::kArray, .at = {.words = counts}});
+  }
 }
 
 std::vector<Production> SchemaRules::value_rules(uint32_t value, RegexArena& arena) {
@@ -112,7 +112,7 @@ std::vector<Production> SchemaRules::value_rules(uint32_t value, RegexArena& are
 std::vector<Production> SchemaRules::top_rules(uint32_t value) {
   std::vector<Production> out;
   for (uint32_t i = 0; i < plan_->values[value].objects.size(); ++i) {
-    out.push_back({Symbol::nonterminal(state(first_state(value, i, Kind::kArguments)))});
+    out.push_back({Symbol::nonterminal(state(first_object(value, i, Kind::kArguments)))});
   }
   return out;
 }
@@ -135,7 +135,7 @@ std::vector<Production> SchemaRules::object_rules(const State& now, RegexArena& 
   const bool json = now.kind == Kind::kObject;
   const Rx space = json_space(arena), quote = arena.literal("\"");
   std::vector<Production> out;
-  if (missing(now) == 0 && now.count >= plan.min) {
+  if (plan.closable(now.at)) {
     out.emplace_back();
     if (json) out[0].push_back(Symbol::terminal(arena.concat(now.begun ? space : kEmptyText, arena.literal("}"))));
   }
@@ -148,26 +148,26 @@ std::vector<Production> SchemaRules::object_rules(const State& now, RegexArena& 
   return out;
 }
 
-int64_t SchemaRules::missing(const State& now) const {
-  const std::vector<ObjectPlan::Entry>& entries = plan_->values[now.value].objects[now.shape].entries;
-  int64_t out = 0;
-  for (size_t i = 0; i < entries.size(); ++i) out += entries[i].required && !now.seen(i) ? 1 : 0;
-  return out;
-}
-
 std::vector<SchemaRules::KeyChoice> SchemaRules::key_choices(const State& now, RegexArena& arena) const {
   const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
-  const int64_t needed = missing(now), room = plan.max - now.count;
   std::vector<KeyChoice> out;
+  // Where no choice is open, what a key leaves to come is known without asking.
+  const bool open = (plan.wanted & ~now.at.met) != 0;
+  const int64_t needed = plan.needed(now.at), room = plan.max - now.at.count;
   for (size_t i = 0; i < plan.entries.size(); ++i) {
-    const bool fits = room >= needed + (plan.entries[i].required ? 0 : 1);
-    if (fits && !now.seen(i)) out.push_back({.entry = i, .text = kNothing, .value = plan.entries[i].value});
+    const ObjectPlan::Entry& entry = plan.entries[i];
+    if (now.at.seen(i) || (!open && room < needed + (entry.required ? 0 : 1))) continue;
+    for (const ObjectPlan::Value& value : entry.values) {
+      if (plan.is_idle(now.at, i, value)) continue;
+      KeyChoice choice{.entry = i, .text = kNothing, .value = value.value, .then = plan.next(now.at, i, value)};
+      if (!open || plan.viable(choice.then)) out.push_back(std::move(choice));
+    }
   }
   if (room < needed + 1) return out;
   const bool json = now.kind == Kind::kObject || now.kind == Kind::kKey;
   for (const ObjectPlan::Class& keys : plan.classes) {
     const Rx text = json ? keys.text : arena.with_plain_hosts(without_blanks(arena, keys.text));
-    if (arena.alive(text)) out.push_back({.entry = std::nullopt, .text = text, .value = keys.value});
+    if (arena.alive(text)) out.push_back({.entry = std::nullopt, .text = text, .value = keys.value, .then = plan.next(now.at)});
   }
   return out;
 }
@@ -184,25 +184,23 @@ Rx SchemaRules::key_terminal(const State& now, size_t entry, RegexArena& arena) 
 
 // Behind the opening quote of a key: the rest of its name, its value, and the object with it.
 std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& arena) {
-  const ObjectPlan& plan = plan_->values[now.value].objects[now.shape];
   const bool json = now.kind == Kind::kKey;
   std::vector<Production> out;
-  for (const KeyChoice& choice : key_choices(now, arena)) {
-    State next = now;
-    next.kind = json ? Kind::kObject : Kind::kArguments;
-    next.begun = true;
-    // How many keys matters only up to a bound.
-    next.count = plan.max == kUnbounded ? std::min(now.count + 1, plan.min) : now.count + 1;
+  for (KeyChoice& choice : key_choices(now, arena)) {
+    State next{.value = now.value,
+               .shape = now.shape,
+               .kind = json ? Kind::kObject : Kind::kArguments,
+               .begun = true,
+               .at = std::move(choice.then)};
     Rx key;
     if (choice.entry) {
-      next.words[*choice.entry / 32] |= 1u << (*choice.entry % 32);
       key = key_terminal(now, *choice.entry, arena);
     } else {
       const Rx name = choice.text == plan_->any_text ? plan_->free_body : arena.json_body(arena.with_plain_hosts(choice.text));
       key = arena.concat(name, key_end(arena, json));
     }
     Symbol value = Symbol::nonterminal(choice.value);
-    if (!json) value = Symbol::nonterminal(state({.value = choice.value, .kind = Kind::kArgument, .words = {}}));
+    if (!json) value = Symbol::nonterminal(state({.value = choice.value, .kind = Kind::kArgument, .at = {}}));
     out.push_back({Symbol::terminal(key), value, Symbol::nonterminal(state(std::move(next)))});
   }
   return out;
@@ -210,7 +208,7 @@ std::vector<Production> SchemaRules::key_rules(const State& now, RegexArena& are
 
 std::vector<Production> SchemaRules::array_rules(const State& now, RegexArena& arena) {
   const ArrayPlan& plan = plan_->values[now.value].arrays[now.shape];
-  ArrayState at{.index = now.count, .met = now.words[0], .counts = {now.words.begin() + 1, now.words.end()}};
+  const ArrayState at{.index = now.at.count, .met = now.at.met, .counts = {now.at.words.begin(), now.at.words.end()}};
   const Rx space = json_space(arena);
   std::vector<Production> out;
   if (plan.closable(at)) out.push_back({Symbol::terminal(arena.concat(now.begun ? space : kEmptyText, arena.literal("]")))});
@@ -220,9 +218,7 @@ std::vector<Production> SchemaRules::array_rules(const State& now, RegexArena& a
     if (!plan.viable(after)) continue;
     State next = now;
     next.begun = true;
-    next.count = after.index;
-    next.words[0] = after.met;
-    for (size_t i = 0; i < after.counts.size(); ++i) next.words[i + 1] = static_cast<uint32_t>(after.counts[i]);
+    next.at = {.words = {after.counts.begin(), after.counts.end()}, .met = after.met, .count = after.index};
     Production production;
     if (now.begun) production.push_back(Symbol::terminal(arena.concat({space, arena.literal(","), space})));
     production.push_back(Symbol::nonterminal(choice.value));

@@ -35,22 +35,20 @@ class SchemaRules final : public RuleSource {
   Nonterminal adopt(const RuleSource& from, Nonterminal rule) override;
 
  private:
-  // kObject, kArray, kArguments: inside a container: which one, and what has been seen. Of an object `words` are the bits of the
-  // entries seen, of an array the numbers that ArrayState counts. kKey, kArgumentKey: behind the opening quote of a key.
+  // kObject, kArray, kArguments: inside a container: which one, and what has been seen. Of an array `at.words` are the numbers
+  // that ArrayState counts. kKey, kArgumentKey: behind the opening quote of a key.
   // kTop: before the first argument. kArgument: before a value.
   enum class Kind : uint8_t { kObject, kArray, kArguments, kKey, kArgumentKey, kTop, kArgument };
   struct State {
     uint32_t value = 0, shape = 0;
     Kind kind = Kind::kObject;
     bool begun = false;
-    int64_t count = 0;
-    std::vector<uint32_t> words;
-    bool seen(size_t entry) const { return (words[entry / 32] >> (entry % 32) & 1) != 0; }
+    ObjectState at;
     bool operator<(const State& other) const;
   };
 
   Nonterminal state(State state);
-  State first_state(uint32_t value, uint32_t shape, Kind kind) const;
+  State first_object(uint32_t value, uint32_t shape, Kind kind) const;
   Rx string(RegexArena& arena, Rx text) const;
   Rx scalars(uint32_t value, RegexArena& arena, bool strings) const;
   void add_containers(uint32_t value, RegexArena& arena, Rx before, Rx behind, std::vector<Production>& out);
@@ -64,10 +62,10 @@ class SchemaRules final : public RuleSource {
     std::optional<size_t> entry;
     Rx text;
     uint32_t value;
+    ObjectState then;
   };
   std::vector<KeyChoice> key_choices(const State& state, RegexArena& arena) const;
   std::vector<Production> key_rules(const State& state, RegexArena& arena);
-  int64_t missing(const State& state) const;
   // A known key from behind its opening quote up to its value.
   Rx key_terminal(const State& state, size_t entry, RegexArena& arena);
 

@@ -146,7 +146,10 @@ Status SchemaReader::read_strings(const Place& at) {
   DI_TRY(const std::optional<Rx> encoded, contents(at));
   if (encoded) add(*encoded);
   if (const Json* format = at.schema.find("format"); format && format->is_string() && options_.assert_formats) {
-    const auto rx = format_text(arena_, format->as_string());
+    const auto [known, added] = formats_.try_emplace(format->as_string());
+    if (added)
+      known->second = format_text(arena_, format->as_string());  // an address takes a millisecond, some schemas name fifty
+    const std::optional<Rx> rx = known->second;
     if (rx) add(*rx);
     if (!rx && is_standard_format(format->as_string()))
       return refuse(at.path, "format", fmt::format("the format '{}' is not known here", format->as_string()));

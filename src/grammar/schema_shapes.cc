@@ -1,6 +1,7 @@
 #include "grammar/schema_shapes.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "grammar/char_class.h"
 #include "grammar/number_text.h"
@@ -12,7 +13,6 @@ namespace {
 constexpr size_t kMaxShapes = 400;
 constexpr int64_t kMaxSteps = 400'000;
 constexpr size_t kMaxKeyClasses = 64;
-constexpr const char* kTooLarge = "the combination of its parts (allOf, anyOf, oneOf, not, if) grows too large";
 constexpr const char* kTooComplex = "its patterns and bounds take too long to be worked out: simplify them";
 constexpr const char* kCircular = "a $ref leads to itself without an object or array between";
 
@@ -36,7 +36,7 @@ SchemaShapes::Memo<ArrayShape>& SchemaShapes::memo() {
 }
 
 void SchemaShapes::count_step() {
-  if (++steps_ > kMaxSteps) fail("allOf", kTooLarge);
+  if (++steps_ > kMaxSteps) fail_too_large();
   if (arena_.out_of_time()) fail("", kTooComplex);
 }
 
@@ -122,14 +122,40 @@ const std::vector<Shape>& SchemaShapes::shapes(SchemaId id, bool negated) {
   count_step();
   std::vector<Shape> out;
   if (problem_.empty()) out = expand<Shape>(id, negated);
-  std::erase_if(out, [&](const Shape& shape) { return surely_empty(shape); });
-  if (out.size() > kMaxShapes) fail("allOf", kTooLarge);
+  std::erase_if(out, [&](Shape& shape) { return surely_empty(shape); });
+  if (out.size() > kMaxShapes) fail_too_large();
   known.open.erase(key);
   return known.done.insert_or_assign(key, std::move(out)).first->second;
 }
 
 const std::vector<ObjectShape>& SchemaShapes::objects(SchemaId id, bool negated) { return shapes<ObjectShape>(id, negated); }
 const std::vector<ArrayShape>& SchemaShapes::arrays(SchemaId id, bool negated) { return shapes<ArrayShape>(id, negated); }
+
+namespace {
+
+template <class Condition>
+void append(std::vector<Condition>& to, const std::vector<Condition>& more) {
+  for (const Condition& condition : more) {
+    if (std::find(to.begin(), to.end(), condition) == to.end()) to.push_back(condition);
+  }
+}
+
+// Shapes that say nothing but that one of some keys is there are one shape together.
+void join_choices(std::vector<ObjectShape>& shapes) {
+  ObjectShape::Choice joined;
+  std::erase_if(shapes, [&](const ObjectShape& shape) {
+    const bool alone = shape.every.empty() && shape.some.size() == 1 && shape.min == 0 && shape.max == kUnbounded;
+    if (alone) append(joined, shape.some[0]);
+    return alone;
+  });
+  std::sort(joined.begin(), joined.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.keys, a.value) < std::tie(b.keys, b.value); });
+  if (!joined.empty()) shapes.push_back({.every = {}, .some = {std::move(joined)}});
+}
+
+void join_choices(std::vector<ArrayShape>&) {}
+
+}  // namespace
 
 template <class Shape>
 std::vector<Shape> SchemaShapes::expand(SchemaId id, bool negated) {
@@ -152,6 +178,7 @@ std::vector<Shape> SchemaShapes::expand(SchemaId id, bool negated) {
       const std::vector<Shape>& more = shapes<Shape>(part, negated);
       out.insert(out.end(), more.begin(), more.end());
     }
+    join_choices(out);
     return out;
   }
   out.emplace_back();
@@ -191,13 +218,6 @@ std::vector<Shape> SchemaShapes::one_of(const std::vector<SchemaId>& parts, bool
 
 namespace {
 
-template <class Condition>
-void append(std::vector<Condition>& to, const std::vector<Condition>& more) {
-  for (const Condition& condition : more) {
-    if (std::find(to.begin(), to.end(), condition) == to.end()) to.push_back(condition);
-  }
-}
-
 ObjectShape merged(ObjectShape a, const ObjectShape& b) {
   append(a.every, b.every);
   append(a.some, b.some);
@@ -229,7 +249,7 @@ std::vector<Shape> SchemaShapes::product(const std::vector<Shape>& a, const std:
       if (!surely_empty(both)) out.push_back(std::move(both));
     }
   }
-  if (out.size() > kMaxShapes) fail("allOf", kTooLarge);
+  if (out.size() > kMaxShapes) fail_too_large();
   return out;
 }
 
@@ -248,7 +268,11 @@ void SchemaShapes::atom_shapes(const SchemaAtom& atom, bool negated, std::vector
   }
   const ObjectShape::Condition condition{atom.keys, negated ? algebra_.negate(atom.value) : atom.value};
   ObjectShape& shape = out.emplace_back();
-  ((atom.kind == Atom::kEveryKey) != negated ? shape.every : shape.some).push_back(condition);
+  if ((atom.kind == Atom::kEveryKey) != negated) {
+    shape.every.push_back(condition);
+  } else {
+    shape.some.push_back({condition});
+  }
 }
 
 void SchemaShapes::atom_shapes(const SchemaAtom& atom, bool negated, std::vector<ArrayShape>& out) {
@@ -293,8 +317,8 @@ SchemaId SchemaShapes::value_of(const ObjectShape& shape, const std::string& nam
     const bool applies = condition.keys.name ? *condition.keys.name == name : arena_.matches(condition.keys.text, name);
     if (applies) parts.push_back(condition.value);
   }
-  for (const auto& condition : shape.some) {
-    if (condition.keys.name && *condition.keys.name == name) parts.push_back(condition.value);
+  for (const auto& choice : shape.some) {
+    if (choice.size() == 1 && choice[0].keys.name == name) parts.push_back(choice[0].value);
   }
   return algebra_.all_of(std::move(parts));
 }
@@ -309,11 +333,13 @@ SchemaId SchemaShapes::value_of(const ArrayShape& shape, int64_t index) {
 
 std::set<std::string> SchemaShapes::names(const ObjectShape& shape) const {
   std::set<std::string> out;
-  for (const auto* conditions : {&shape.every, &shape.some}) {
-    for (const auto& condition : *conditions) {
+  const auto add = [&](const std::vector<ObjectShape::Condition>& conditions) {
+    for (const auto& condition : conditions) {
       if (condition.keys.name) out.insert(*condition.keys.name);
     }
-  }
+  };
+  add(shape.every);
+  for (const auto& choice : shape.some) add(choice);
   return out;
 }
 

@@ -1,7 +1,9 @@
 // grammar/schema_shapes.h - what a schema says of each type, with and, or, not worked out.
 //
 // Strings and numbers: one language of texts each. Objects and arrays: a list of shapes of which at least one must hold; a
-// shape is a plain conjunction of conditions on keys, items and counts.
+// shape is a plain conjunction of conditions on keys, items and counts. That one of several keys must be there with some value
+// is one condition of an object's shape: not to be in an open object of ten properties is one shape and not ten, not to be in
+// two of them one and not a hundred.
 // Promise: exact or refused: when an expansion grows beyond its limit, or a $ref leads to itself at the same place,
 // problem() says so and what was computed is not to be used.
 // Threads: one thread at a time.
@@ -30,7 +32,9 @@ struct ObjectShape {
     SchemaId value;
     bool operator==(const Condition&) const = default;
   };
-  std::vector<Condition> every, some;
+  using Choice = std::vector<Condition>;  // at least one of them: some key of `keys` has its value in `value`
+  std::vector<Condition> every;
+  std::vector<Choice> some;
   int64_t min = 0, max = kUnbounded;
 };
 
@@ -57,7 +61,7 @@ class SchemaShapes {
   const std::vector<ArrayShape>& arrays(SchemaId id, bool negated = false);
   // Some value is in the schema.
   bool inhabited(SchemaId id);
-  // What `shape` says of one key, or of one item.
+  // What `shape` says of one key where it is not one of several that may meet a condition; what it says of one item.
   SchemaId value_of(const ObjectShape& shape, const std::string& name);
   SchemaId value_of(const ArrayShape& shape, int64_t index);
   // The names that conditions of `shape` speak of.
@@ -80,6 +84,7 @@ class SchemaShapes {
   const std::string& problem() const { return problem_; }
   // The keyword to look for; may be empty.
   const std::string& problem_keyword() const { return problem_keyword_; }
+  void fail_too_large() { fail("allOf", "the combination of its parts (allOf, anyOf, oneOf, not, if) grows too large"); }
   void fail(std::string keyword, std::string problem) {
     if (!problem_.empty()) return;
     problem_keyword_ = std::move(keyword);
@@ -103,12 +108,14 @@ class SchemaShapes {
   std::vector<Shape> product(const std::vector<Shape>& a, const std::vector<Shape>& b);
   void atom_shapes(const SchemaAtom& atom, bool negated, std::vector<ObjectShape>& out);
   void atom_shapes(const SchemaAtom& atom, bool negated, std::vector<ArrayShape>& out);
-  bool surely_empty(const ObjectShape& shape);
+  // May leave out what cannot be of the conditions.
+  bool surely_empty(ObjectShape& shape);
   bool surely_empty(const ArrayShape& shape);
   bool surely_empty(SchemaId id);
   bool may_be(SchemaId id, uint32_t type);
   bool find_inhabited(SchemaId id);
   bool inhabited(const ObjectShape& shape);
+  bool meet_some(const ObjectShape& shape, size_t from, std::map<std::string, SchemaId>& chosen);
   bool inhabited(const ArrayShape& shape);
 
   SchemaAlgebra& algebra_;
