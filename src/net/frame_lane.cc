@@ -1,8 +1,10 @@
 #include "net/frame_lane.h"
 
 #include <openssl/rand.h>
+#include <xxhash.h>
 
 #include <boost/asio/post.hpp>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -10,15 +12,18 @@ namespace deepinfer {
 namespace {
 
 enum class Say : char { kOffer, kStandIn };
-constexpr size_t kStandInBytes = 1 + sizeof(uint64_t) + sizeof(uint64_t) + 1;  // kind, number, size, type
+// In the place of a frame: after the kind. The peer's memory is read without it: if it left in between, this is how it shows.
+struct StandIn {
+  uint64_t number = 0, size = 0, checksum = 0;
+  uint8_t type = 0;
+};
+constexpr size_t kStandInBytes = 1 + offsetof(StandIn, type) + 1;
 // A peer that was killed comes back to it; where memory of others may not be read it is tried seldom.
 constexpr auto kOffFor = std::chrono::minutes(10);
 
-std::string stand_in(uint64_t number, uint64_t size, uint8_t type) {
-  std::string out(1, static_cast<char>(Say::kStandIn));
-  out.append(reinterpret_cast<const char*>(&number), sizeof(number));
-  out.append(reinterpret_cast<const char*>(&size), sizeof(size));
-  return out += static_cast<char>(type);
+std::string bytes_of(const StandIn& stand_in) {
+  return std::string(1, static_cast<char>(Say::kStandIn)) +
+         std::string(reinterpret_cast<const char*>(&stand_in), kStandInBytes - 1);
 }
 
 }  // namespace
@@ -58,7 +63,7 @@ void FrameLane::send(LinkId id, uint8_t type, std::string frame, size_t head_byt
   Link& link = *links_[id];
   const uint64_t number = link.sent++, size = frame.size() - head_bytes;
   link.unsent[number] = size;
-  calls_.say(id, stand_in(number, size, type));
+  calls_.say(id, bytes_of({number, size, XXH3_64bits(frame.data() + head_bytes, size), type}));
   lane_->send(id, number, std::move(frame), head_bytes);
   turn_soon();
 }
@@ -81,10 +86,9 @@ Result<FrameLane::Taken> FrameLane::take_offer(LinkId id, Link& link, std::strin
 
 Result<FrameLane::Taken> FrameLane::take_frame(LinkId id, Link& link, std::string_view bytes) {
   if (bytes.size() != kStandInBytes || !link.offered) return corrupt("a stand-in of a frame that does not read");
-  uint64_t number = 0, size = 0;
-  std::memcpy(&number, bytes.data() + 1, sizeof(number));
-  std::memcpy(&size, bytes.data() + 1 + sizeof(number), sizeof(size));
-  const auto come = link.come.find(number);
+  StandIn wanted;
+  std::memcpy(static_cast<void*>(&wanted), bytes.data() + 1, kStandInBytes - 1);
+  const auto come = link.come.find(wanted.number);
   if (come == link.come.end()) {
     if (std::exchange(link.waits, true)) return Taken{.waits = true};
     link.late.expires_after(patience_);
@@ -94,9 +98,10 @@ Result<FrameLane::Taken> FrameLane::take_frame(LinkId id, Link& link, std::strin
     });
     return Taken{.waits = true};
   }
-  Taken out{.type = static_cast<uint8_t>(bytes.back()), .bytes = std::move(come->second)};
+  Taken out{.type = wanted.type, .bytes = std::move(come->second)};
   link.come.erase(come);
-  if (out.bytes.size != size) return corrupt("what came beside the connection has another size");
+  if (out.bytes.size != wanted.size || XXH3_64bits(out.bytes.data.get(), out.bytes.size) != wanted.checksum)
+    return corrupt("what came beside the connection is not what was sent");
   return out;
 }
 

@@ -21,16 +21,16 @@ using Frame = std::pair<uint8_t, std::string>;
 // A hub and what it saw.
 struct Side {
   explicit Side(FrameHubOptions options = {.security = {.secret = "s"}, .address = "127.0.0.1", .lane = FrameLanes::kAlways}) {
-    auto opened_hub = FrameHub::open(
-        options, {.opened = [this](LinkId link) { note([&] { opened.push_back(link); }); },
-                  .frame =
-                      [this](LinkId link, uint8_t type, std::string_view bytes) {
-                        note([&] {
-                          frames.emplace_back(type, bytes);
-                          beside += hub->is_beside(link);
-                        });
-                      },
-                  .closed = [this](LinkId, const Error& why) { note([&] { closed.push_back(why.message); }); }});
+    auto opened_hub =
+        FrameHub::open(options, {.opened = [this](LinkId link) { note([&] { opened.push_back(link); }); },
+                                 .frame =
+                                     [this](LinkId link, uint8_t type, std::string_view bytes) {
+                                       note([&] {
+                                         frames.emplace_back(type, bytes);
+                                         beside += hub->is_beside(link);
+                                       });
+                                     },
+                                 .closed = [this](LinkId, const Error& why) { note([&] { closed.push_back(why.message); }); }});
     EXPECT_TRUE(opened_hub) << opened_hub.error().message;
     hub = *std::move(opened_hub);
   }
@@ -104,35 +104,53 @@ TEST_F(FrameLaneTest, OneSideWithoutALaneIsNoTrouble) {
   }
 }
 
-// Another process, which sends without an end and takes what comes.
-struct Child {
-  explicit Child(uint16_t port) : id(::fork()) {
-    if (id != 0) return;
-    Side side({.security = {.secret = "s"}, .lane = FrameLanes::kAlways});
-    const LinkId link = side.hub->connect("127.0.0.1", port);
-    const std::string bytes(900'000, 'c');
-    for (int i = 0; i < 100'000; ++i) {
-      side.hub->send(link, 1, bytes);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ::_exit(0);
+// Another process, which sends without an end and takes what comes. Made before there are threads.
+class Child {
+ public:
+  Child() {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    id = ::fork();
+    ::close(ends[id == 0 ? 1 : 0]);
+    port_ = ends[id == 0 ? 0 : 1];
+    if (id == 0) send_without_end();
   }
   ~Child() {
+    kill();
+    ::close(port_);
+  }
+  void call(uint16_t port) const { EXPECT_EQ(::write(port_, &port, sizeof(port)), static_cast<ssize_t>(sizeof(port))); }
+  void kill() {
     ::kill(id, SIGKILL);
     ::waitpid(id, nullptr, 0);
   }
-  const pid_t id;
+  pid_t id = 0;
+
+ private:
+  [[noreturn]] void send_without_end() const {
+    uint16_t port = 0;
+    if (::read(port_, &port, sizeof(port)) == static_cast<ssize_t>(sizeof(port))) {
+      Side side;
+      const LinkId link = side.hub->connect("127.0.0.1", port);
+      for (int i = 0; i < 20'000; ++i) {
+        side.hub->send(link, 1, std::string(900'000, 'c'));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+    ::_exit(0);
+  }
+  int port_ = -1;
 };
 
 TEST_F(FrameLaneTest, APeerThatIsKilledClosesItsLinkOnly) {
-  Side near, far;  // the child is made before threads that it would miss
-  for (int turn = 0; turn < 3; ++turn) {
+  Child children[3];
+  Side near, far;
+  for (Child& child : children) {
     const size_t before = near.closed.size();
-    {
-      const Child child(near.hub->port());
-      ASSERT_TRUE(near.wait([&] { return near.beside > 20; }));
-      for (int i = 0; i < 100; ++i) near.hub->send(near.opened.back(), 2, std::string(900'000, 'n'));
-    }
+    child.call(near.hub->port());
+    ASSERT_TRUE(near.wait([&] { return near.beside > 20; }));
+    for (int i = 0; i < 100; ++i) near.hub->send(near.opened.back(), 2, std::string(900'000, 'n'));
+    child.kill();
     ASSERT_TRUE(near.wait([&] { return near.closed.size() == before + 1; }));
     near.note([&] { near.frames.clear(), near.beside = 0; });
   }
@@ -143,8 +161,9 @@ TEST_F(FrameLaneTest, APeerThatIsKilledClosesItsLinkOnly) {
 }
 
 TEST_F(FrameLaneTest, APeerThatSleepsIsLeftAfterAWhile) {
+  Child child;
   Side near({.security = {.secret = "s"}, .address = "127.0.0.1", .max_unsent_bytes = 20 << 20, .lane = FrameLanes::kAlways});
-  const Child child(near.hub->port());
+  child.call(near.hub->port());
   ASSERT_TRUE(near.wait([&] { return near.beside > 20; }));
   ::kill(child.id, SIGSTOP);
   for (int i = 0; i < 40; ++i) near.hub->send(near.opened.back(), 2, std::string(900'000, 'n'));
