@@ -94,6 +94,7 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  std::string lane() const override { return lane_note_; }
   bool is_beside(LinkId link) const override { return lane_ && lane_->is_joined(link); }
 
   void post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
@@ -112,6 +113,7 @@ class AsioHub final : public FrameHub {
   Status open_lane() {
     if (options_.lane == FrameLanes::kNone || (options_.lane == FrameLanes::kAuto && options_.security.is_tls())) return {};
     auto lane = SideLane::open(options_.max_frame_bytes);
+    lane_note_ = lane ? "UCX" : lane.error().message;
     if (!lane) return options_.lane == FrameLanes::kAlways ? Status(lane.error()) : Status();
     lane_.emplace(io_, *std::move(lane), options_.lane_us,
                   FrameLane::Calls{.say = [this](LinkId link, std::string_view bytes) { say_of_lane(link, bytes); },
@@ -391,6 +393,7 @@ class AsioHub final : public FrameHub {
   std::mutex outbox_mutex_;
   std::vector<std::pair<LinkId, std::string>> outbox_, sending_;
   std::vector<LinkPtr> touched_;
+  std::string lane_note_;
   std::optional<FrameLane> lane_;
   bool quiet_ = false;
   int32_t unproven_ = 0;

@@ -70,6 +70,8 @@ class FrameHub {
   virtual void send(LinkId link, uint8_t type, std::string_view bytes) = 0;
   // closed() gets `why`.
   virtual void close(LinkId link, Error why) = 0;
+  // Of large frames: "" when they are to stay on their connections; else by what they go beside them, or why they do not.
+  virtual std::string lane() const = 0;
   // Whether its large frames go beside it now. On the hub's thread.
   virtual bool is_beside(LinkId link) const = 0;
   // Calls `work` on the hub's thread, now or after a while.

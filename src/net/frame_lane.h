@@ -26,8 +26,8 @@ namespace deepinfer {
 
 class FrameLane {
  public:
-  static constexpr uint8_t kType = 255;  // of its own frames on a connection
-  static constexpr size_t kLaneBytes = 64 << 10;
+  static constexpr uint8_t kType = 255;           // of its own frames on a connection
+  static constexpr size_t kLaneBytes = 32 << 10;  // below a page of the release
 
   struct Calls {
     std::function<void(LinkId, std::string_view)> say;  // a frame of kType
