@@ -27,6 +27,12 @@ void ClusterSettings::visit(FieldVisitor visit) {
          .target = &ca,
          .help = "authority of this cluster's certificates, and of no others; of https endpoints of etcd, too",
          .value = "FILE"});
+  visit({.name = "transport",
+         .target = &transport,
+         .help =
+             "how pages and pictures go in the cluster: by UCX (shared memory, RDMA) where both sides can and there is no TLS, "
+             "which UCX has not; or wherever both can",
+         .choices = {"auto", "tcp", "ucx"}});
   visit({.name = "etcd", .target = &etcd, .help = "endpoints of etcd, where workers enter themselves", .value = "URL,..."});
   visit({.name = "cluster", .target = &cluster, .help = "name of the cluster in etcd", .value = "NAME"});
 }
@@ -39,6 +45,10 @@ Result<LinkSecurity> ClusterSettings::security() const {
     DI_TRY(out.secret, read_secret(secret));
   }
   return out;
+}
+
+FrameLanes ClusterSettings::lane() const {
+  return transport == "tcp" ? FrameLanes::kNone : transport == "ucx" ? FrameLanes::kAlways : FrameLanes::kAuto;
 }
 
 Result<MembershipOptions> ClusterSettings::membership() const {

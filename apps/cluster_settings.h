@@ -12,10 +12,12 @@ namespace deepinfer {
 
 struct ClusterSettings {
   std::string secret, certificate, key, ca;
+  std::string transport = "auto";
   std::string etcd, cluster = "default";
 
   void visit(FieldVisitor visit);
   Result<LinkSecurity> security() const;
+  FrameLanes lane() const;
   // REQUIRES: etcd is set.
   Result<MembershipOptions> membership() const;
 };

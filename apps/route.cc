@@ -109,6 +109,7 @@ class RouteCommand final : public Command {
       return invalid_argument("a router needs --workers HOST:PORT,... or --etcd URL,... to find its workers, and not both");
     if (by_etcd) options.slots = kMostWorkers;
     DI_TRY(options.security, settings_.cluster.security());
+    options.lane = settings_.cluster.lane();
     DI_TRY(options.first_token_us, parse_objectives(settings_.objective));
     options.policy = *routing_policy_of(settings_.policy);
     options.stall_us = static_cast<int64_t>(static_cast<double>(settings_.serve.stall_limit) * 1e6);

@@ -88,6 +88,7 @@ class ServeCommand final : public Command {
                              }));
     bar.clear();
     if (const std::string& store = server->host().store_summary(); !store.empty()) print_note(store);
+    if (const std::string pages = port ? port->transport() : ""; !pages.empty()) print_note(pages);
     readiness_ = [&] { return server->readiness(); };
     if (port) port->serve(server->host());
     std::optional<Registration> entry;  // once it can serve, and until it has drained
@@ -122,11 +123,13 @@ class ServeCommand final : public Command {
       if (advertised_host() == "0.0.0.0" || advertised_host() == "::")
         return invalid_argument("--worker-host " + worker_.address + ": routers need --advertise HOST, by which they find it");
     }
-    return WorkerPort::open(
-        {.hub = {.security = std::move(security), .address = worker_.address, .port = static_cast<uint16_t>(worker_.port)},
-         .readiness = [this] { return readiness_(); },
-         .role = static_cast<WorkerRole>(role - std::begin(kWorkerRoleNames)),
-         .page_port = static_cast<uint16_t>(worker_.page_port)});
+    return WorkerPort::open({.hub = {.security = std::move(security),
+                                     .address = worker_.address,
+                                     .port = static_cast<uint16_t>(worker_.port),
+                                     .lane = worker_.cluster.lane()},
+                             .readiness = [this] { return readiness_(); },
+                             .role = static_cast<WorkerRole>(role - std::begin(kWorkerRoleNames)),
+                             .page_port = static_cast<uint16_t>(worker_.page_port)});
   }
 
   ServeSettings settings_;

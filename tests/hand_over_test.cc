@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cluster/page_exchange.h"
+#include "net/side_lane.h"
 #include "tests/store_lives.h"
 
 namespace deepinfer {
@@ -15,8 +16,8 @@ EngineOptions roomy(ReplayMode mode = ReplayMode::kDecoder) {
   return {.context = 1024, .pages = 64, .replay = mode, .snapshot_bytes = 64 << 20};
 }
 
-PageExchangeOptions on_loopback(int64_t stall_us = 20'000'000) {
-  return {.hub = {.security = {.secret = "s"}, .address = "127.0.0.1"}, .stall_us = stall_us};
+PageExchangeOptions on_loopback(int64_t stall_us = 20'000'000, FrameLanes lane = FrameLanes::kNone) {
+  return {.hub = {.security = {.secret = "s"}, .address = "127.0.0.1", .lane = lane, .lane_us = stall_us}, .stall_us = stall_us};
 }
 
 // A worker: an engine, and its exchange, which outlives it.
@@ -74,10 +75,27 @@ void expect_same(const Served& got, const Served& wanted) {
   EXPECT_EQ(got.answer.finish, wanted.answer.finish);
 }
 
-TEST(HandOver, GivesTheBytesOfOneEngine) {
+// The same over each transport.
+class HandOver : public testing::TestWithParam<FrameLanes> {
+ protected:
+  void SetUp() override {
+    if (over_ucx() && !side_lane_version()) GTEST_SKIP() << side_lane_version().error().message;
+  }
+  static bool over_ucx() { return GetParam() == FrameLanes::kAlways; }
+  // Over a cable beside which the bytes go: greetings, both sides' addresses, and what stands for fourteen pages.
+  static int64_t pages_pass_beside() { return 490 + 2 * static_cast<int64_t>(value(SideLane::open(1))->address().size()); }
+  static PageExchangeOptions patient(int64_t stall_us = 20'000'000) { return on_loopback(stall_us, GetParam()); }
+  static Side side(const EngineOptions& options = roomy(), const char* device = "cpu", int64_t stall_us = 20'000'000) {
+    return Side(options, device, patient(stall_us));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, HandOver, testing::Values(FrameLanes::kNone, FrameLanes::kAlways),
+                         [](const auto& of) { return of.param == FrameLanes::kNone ? "Tcp" : "Ucx"; });
+
+TEST_P(HandOver, GivesTheBytesOfOneEngine) {
   for (const ReplayMode mode : {ReplayMode::kOff, ReplayMode::kDecoder}) {
     for (const char* device : {mode == ReplayMode::kOff ? "cpu" : "delayed"}) {
-      Side prefill(roomy(mode), device), decode(roomy(mode), device);
+      Side prefill = side(roomy(mode), device), decode = side(roomy(mode), device);
       std::mt19937 random(3);
       uint64_t number = 0;
       for (const int32_t length : {1, 64, 65, 320, 641, 900}) {
@@ -90,13 +108,14 @@ TEST(HandOver, GivesTheBytesOfOneEngine) {
       EXPECT_EQ(decode.exchange->stats().received, static_cast<int64_t>(number));
       EXPECT_EQ(decode.exchange->stats().late, 0);
       EXPECT_EQ(decode.exchange->stats().pages_received, 0 + 1 + 1 + 5 + 10 + 14);
+      EXPECT_EQ(prefill.exchange->stats().pages_sent_beside, over_ucx() ? 0 + 1 + 1 + 5 + 10 + 14 : 0);
     }
   }
 }
 
 // What either side has already is used there, and is not sent where the sender knows of it.
-TEST(HandOver, BuildsOnWhatIsCached) {
-  Side prefill(roomy()), decode(roomy());
+TEST_P(HandOver, BuildsOnWhatIsCached) {
+  Side prefill = side(), decode = side();
   std::mt19937 random(4);
   std::vector<TokenId> history = random_tokens(random, 400);
   for (uint64_t turn = 1; turn < 4; ++turn) {
@@ -110,8 +129,8 @@ TEST(HandOver, BuildsOnWhatIsCached) {
   }
 }
 
-TEST(HandOver, WhatDoesNotComeIsComputed) {
-  Side prefill(roomy()), decode(roomy(), "cpu", on_loopback(50'000));
+TEST_P(HandOver, WhatDoesNotComeIsComputed) {
+  Side prefill = side(), decode = side(roomy(), "cpu", 50'000);
   std::mt19937 random(5);
   const Request request = request_of(random_tokens(random, 500), 20);
   const Served wanted = alone(request);
@@ -125,9 +144,9 @@ TEST(HandOver, WhatDoesNotComeIsComputed) {
   expect_same(handed(prefill, decode, other, 2, 3), alone(other));
 }
 
-TEST(HandOver, AFullReceiverComputes) {
-  PageExchangeOptions small = on_loopback();
-  Side prefill(roomy());
+TEST_P(HandOver, AFullReceiverComputes) {
+  PageExchangeOptions small = patient();
+  Side prefill = side();
   small.max_bytes = static_cast<int64_t>(prefill.life.engine().transfer_sizes().page) * 2;
   Side decode(roomy(), "cpu", small);
   std::mt19937 random(6);
@@ -136,8 +155,8 @@ TEST(HandOver, AFullReceiverComputes) {
   EXPECT_EQ(decode.exchange->stats().refused, 1);
 }
 
-TEST(HandOver, OtherModelsRefuseEachOther) {
-  Side prefill(roomy()), decode(roomy(), "cpu", on_loopback(100'000));
+TEST_P(HandOver, OtherModelsRefuseEachOther) {
+  Side prefill = side(), decode = side(roomy(), "cpu", 100'000);
   const auto sizes = decode.life.engine().transfer_sizes();
   decode.exchange->serve({"another model", sizes.page, sizes.state, sizes.whole});
   std::mt19937 random(7);
@@ -193,9 +212,10 @@ class Cable {
         if (!(ends[i].revents & (POLLIN | POLLHUP))) continue;
         const ssize_t got = ::recv(ends[i].fd, bytes.data(), bytes.size(), 0);
         if (got <= 0) return;
+        const ssize_t fits = std::min<ssize_t>(got, left);
+        if (left > 0 && ::send(ends[1 - i].fd, bytes.data(), static_cast<size_t>(fits), MSG_NOSIGNAL) != fits) return;
+        left -= fits;
         if (left <= 0 && !swallows_) return;
-        if (left > 0 && ::send(ends[1 - i].fd, bytes.data(), static_cast<size_t>(got), MSG_NOSIGNAL) != got) return;
-        left -= got;
       }
     }
   }
@@ -208,13 +228,15 @@ class Cable {
   std::thread thread_;
 };
 
-TEST(HandOver, ABrokenConnectionIsTriedOnceMore) {
+TEST_P(HandOver, ABrokenConnectionIsTriedOnceMore) {
   std::mt19937 random(8);
   const Request request = request_of(random_tokens(random, 900), 20);
   const Served wanted = alone(request);
   for (const bool twice : {false, true}) {
-    Side prefill(roomy()), decode(roomy(), "cpu", on_loopback(twice ? 300'000 : 20'000'000));
-    const Cable cable(decode.exchange->port(), twice ? std::vector<int64_t>{500'000, 500'000} : std::vector<int64_t>{500'000});
+    Side prefill = side(), decode = side(roomy(), "cpu", twice ? 300'000 : 20'000'000);
+    // In the middle of the pages; where they go beside the cable, behind what stands there for them, or before.
+    const int64_t passes = !over_ucx() ? 500'000 : twice ? 500 : pages_pass_beside();
+    const Cable cable(decode.exchange->port(), twice ? std::vector<int64_t>{passes, passes} : std::vector<int64_t>{passes});
     expect_same(handed(prefill, decode, request, 1, 0, cable.port), wanted);
     EXPECT_EQ(prefill.exchange->stats().retried, 1);
     EXPECT_EQ(prefill.exchange->stats().lost, twice ? 1 : 0);
@@ -224,11 +246,11 @@ TEST(HandOver, ABrokenConnectionIsTriedOnceMore) {
   }
 }
 
-TEST(HandOver, ACableThatSwallowsIsWaitedForAWhile) {
-  Side prefill(roomy()), decode(roomy(), "cpu", on_loopback(200'000));
+TEST_P(HandOver, ACableThatSwallowsIsWaitedForAWhile) {
+  Side prefill = side(), decode = side(roomy(), "cpu", 200'000);
   // The pages pass, the states do not.
-  const int64_t passes = static_cast<int64_t>(decode.life.engine().transfer_sizes().page) * 14;
-  const Cable cable(decode.exchange->port(), {passes + 50'000}, true);
+  const int64_t pages = static_cast<int64_t>(decode.life.engine().transfer_sizes().page) * 14;
+  const Cable cable(decode.exchange->port(), {over_ucx() ? pages_pass_beside() : pages + 50'000}, true);
   std::mt19937 random(9);
   const Request request = request_of(random_tokens(random, 900), 20);
   const Served got = handed(prefill, decode, request, 1, 0, cable.port);
@@ -238,8 +260,8 @@ TEST(HandOver, ACableThatSwallowsIsWaitedForAWhile) {
 }
 
 // Of a prompt that is not computed to its end nothing is waited for.
-TEST(HandOver, ACancelledPromptIsNoHandOver) {
-  Side prefill(roomy()), decode(roomy(), "cpu", on_loopback());
+TEST_P(HandOver, ACancelledPromptIsNoHandOver) {
+  Side prefill = side(), decode = side();
   std::mt19937 random(10);
   const Request request = request_of(random_tokens(random, 900), 20);
   const auto id = prefill.life.engine().submit(

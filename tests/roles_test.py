@@ -2,12 +2,17 @@
 """tests/roles_test.py PROGRAM [CASE...]: workers that encode, compute prompts or decode: the bytes of one process, whatever dies.
 Last line `N passed, N failed`."""
 import base64
+import json
 import signal
 import threading
 
 from cases import case, main
 from cluster_harness import MODEL, cluster, in_parallel, long_text, requests_of_all_kinds, story_of, words_of
 from serve_harness import Server, chat_body, eventually, path, picture, run
+
+
+def machine():
+    return json.loads(run('doctor', '--json').stdout)['rows']
 
 
 def requests_with_long_prompts():
@@ -48,6 +53,10 @@ def answers_are_those_of_one_process():
         assert handed > 20 and sum(received) + late >= handed and min(received[3:]) > 0, (handed, received, late)
         pictures = [w.metric('deepinfer_worker_pictures_total') for w in workers]
         assert pictures[0] > 0 and sum(pictures[1:]) == 0, pictures
+        # Where UCX is, all of it goes that way: they are on one machine.
+        used, unused = ('ucx', 'tcp') if any(row['name'] == 'UCX' and row['result'] == 'ok' for row in machine()) else ('tcp', 'ucx')
+        sent = {name: sum(w.metric(f'deepinfer_hand_over_pages_sent_total{{transport="{name}"}}') for w in workers) for name in (used, unused)}
+        assert sent[used] > 0 and sent[unused] == 0, sent
         assert workers[0].metric('deepinfer_engine_accepted_total') == 0
 
 

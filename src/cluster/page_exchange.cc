@@ -83,6 +83,7 @@ class HubPageExchange final : public PageExchange {
   }
 
   uint16_t port() const override { return hub_->port(); }
+  std::string lane() const override { return hub_->lane(); }
 
   void serve(PageFormat format) override {
     const std::lock_guard lock(mutex_);
@@ -220,7 +221,9 @@ class HubPageExchange final : public PageExchange {
     send_bytes(out.link, {.number = out.to.number, .begin = out.sent, .end = end, .last = out.key(end - 1)},
                out.bytes(out.sent, end));
     const std::lock_guard lock(mutex_);
-    stats_.pages_sent += static_cast<int64_t>(end - out.sent);
+    const auto count = static_cast<int64_t>(end - out.sent);
+    stats_.pages_sent += count;
+    if (hub_->is_beside(out.link)) stats_.pages_sent_beside += count;
     out.sent = end;
   }
 

@@ -43,7 +43,8 @@ struct PageAddress {
 };
 
 struct PageExchangeStats {
-  int64_t pages_sent = 0, pages_received = 0, bytes_received = 0;
+  int64_t pages_sent = 0, pages_sent_beside = 0;  // all, and those of them that went beside their connection: by UCX
+  int64_t pages_received = 0, bytes_received = 0;
   int64_t sent = 0, lost = 0, retried = 0;  // hand-overs from here: whole, not, and begun again
   int64_t received = 0, late = 0,
           refused = 0;     // hand-overs to here: whole, not whole when they were due, without memory for them
@@ -60,6 +61,7 @@ class PageExchange {
   virtual void serve(PageFormat format) = 0;
   virtual std::shared_ptr<PageSink> send(const PageAddress& to) = 0;
   virtual std::shared_ptr<PageLoad> expect(uint64_t number) = 0;
+  virtual std::string lane() const = 0;  // FrameHub's
   virtual PageExchangeStats stats() const = 0;
 };
 

@@ -9,7 +9,7 @@ constexpr int64_t kEncodeUs = 60'000'000;
 }  // namespace
 
 Status HubRouter::start() {
-  DI_TRY(hub_, FrameHub::open({.security = options_.security},
+  DI_TRY(hub_, FrameHub::open({.security = options_.security, .lane = options_.lane},
                               {.opened = [this](LinkId link) { greet(link); },
                                .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
                                .closed = [this](LinkId link, const Error& why) { lose(link, why); },

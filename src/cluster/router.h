@@ -32,6 +32,7 @@ struct RouterOptions {
   std::vector<WorkerAddress> workers;
   int32_t slots = 0;  // so many may come by set_workers(); 0: the list is for good
   LinkSecurity security;
+  FrameLanes lane = FrameLanes::kNone;
   RoutingPolicy policy = RoutingPolicy::kDefault;
   int32_t max_moves = 5;
   int64_t patience_us = 20'000'000;

@@ -83,6 +83,13 @@ class HubWorkerPort final : public WorkerPort {
     }
   }
 
+  std::string transport() const override {
+    const std::string lane = exchange_->lane();
+    if (lane.empty()) return "";
+    return lane == "UCX" ? "pages and pictures go by UCX to whoever has it, else by TCP"
+                         : "pages and pictures go by TCP: " + lane;
+  }
+
   void drain() override { draining_ = true; }
 
   std::string metrics() const override {

@@ -43,6 +43,8 @@ class WorkerPort {
   // Takes nothing new and says so; what runs goes on.
   virtual void drain() = 0;
   virtual size_t num_running() const = 0;
+  // How its pages and pictures go, in a line for people; "" = by TCP, as it was told.
+  virtual std::string transport() const = 0;
   // In the text form of Prometheus; any thread.
   virtual std::string metrics() const = 0;
 };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cluster/page_exchange.h"
 #include "net/frame_hub.h"
+#include "net/side_lane.h"
 
 namespace deepinfer {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr size_t kPages = 512, kPageBytes = 56'960, kStateBytes = 1'363'968, kChunk = 16,
                  kBytes = kPages * kPageBytes + kStateBytes;
 constexpr int kTurns = 15;
-const FrameHubOptions kListens{.address = "127.0.0.1"};
+FrameHubOptions options_of(FrameLanes lane) { return {.address = "127.0.0.1", .lane = lane}; }
 
 using Memory = std::vector<uint8_t>;
 
@@ -25,13 +26,13 @@ class Frames {
  public:
   explicit Frames(Memory& to) : to_(to) {}
 
-  Status start() {
-    DI_TRY(receiver_, FrameHub::open(kListens, {.opened = [](LinkId) {},
-                                                .frame = [this](LinkId, uint8_t, std::string_view bytes) { take(bytes); },
-                                                .closed = [](LinkId, const Error&) {}}));
-    DI_TRY(sender_, FrameHub::open({}, {.opened = [](LinkId) {},
-                                        .frame = [](LinkId, uint8_t, std::string_view) {},
-                                        .closed = [](LinkId, const Error&) {}}));
+  Status start(FrameLanes lane) {
+    DI_TRY(receiver_, FrameHub::open(options_of(lane), {.opened = [](LinkId) {},
+                                                        .frame = [this](LinkId, uint8_t, std::string_view bytes) { take(bytes); },
+                                                        .closed = [](LinkId, const Error&) {}}));
+    DI_TRY(sender_, FrameHub::open({.lane = lane}, {.opened = [](LinkId) {},
+                                                    .frame = [](LinkId, uint8_t, std::string_view) {},
+                                                    .closed = [](LinkId, const Error&) {}}));
     link_ = sender_->connect("127.0.0.1", receiver_->port());
     return {};
   }
@@ -81,15 +82,14 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-}  // namespace
-
-Status bench_hand_over(FigureReport& report) {
+// Rows for one transport, called `name`.
+Status bench_over(FrameLanes lane, const std::string& name, FigureReport& report) {
   Memory from(kBytes), to(kBytes), there(kBytes);
   for (size_t i = 0; i < kBytes; ++i) from[i] = static_cast<uint8_t>(i * 2654435761u >> 24);
   Frames frames(to);
-  DI_CHECK_OK(frames.start());
-  DI_TRY(const auto sender, PageExchange::open({.hub = kListens}));
-  DI_TRY(const auto receiver, PageExchange::open({.hub = kListens}));
+  DI_CHECK_OK(frames.start(lane));
+  DI_TRY(const auto sender, PageExchange::open({.hub = options_of(lane)}));
+  DI_TRY(const auto receiver, PageExchange::open({.hub = options_of(lane)}));
   for (PageExchange* side : {sender.get(), receiver.get()}) side->serve({"bench", kPageBytes, kStateBytes, 0});
   const SteadyClock clock;
   std::vector<double> plain_ms, handed_ms;
@@ -104,9 +104,17 @@ Status bench_hand_over(FigureReport& report) {
   }
   if (to != from || there != from) return internal_error("bytes of a hand-over differ");
   const double plain = median(plain_ms), handed = median(handed_ms);
-  report.add({.name = "router/hand_over", .value = handed, .unit = "ms", .baseline = "frames", .ratio = handed / plain});
-  report.add({.name = "router/hand_over/frames", .value = plain, .unit = "ms"});
+  report.add({.name = name, .value = handed, .unit = "ms", .baseline = "frames", .ratio = handed / plain});
+  report.add({.name = name + "/frames", .value = plain, .unit = "ms"});
   return {};
+}
+
+}  // namespace
+
+Status bench_hand_over(FigureReport& report) {
+  DI_CHECK_OK(bench_over(FrameLanes::kNone, "router/hand_over", report));
+  if (!side_lane_version()) return {};
+  return bench_over(FrameLanes::kAlways, "router/hand_over/ucx", report);
 }
 
 }  // namespace deepinfer

@@ -6,6 +6,7 @@
 #include "host/shipped_files.h"
 #include "lab/doctor.h"
 #include "lab/figures.h"
+#include "net/side_lane.h"
 
 namespace deepinfer {
 
@@ -38,6 +39,8 @@ std::vector<DoctorRow> check_machine(const std::string& device) {
     rows.push_back({"kernels " + kernels.isa, kernels.supported ? Verdict::kOk : Verdict::kAbsent,
                     (kernels.isa == runs ? "runs; needs " : "needs ") + kernels.why});
   }
+  const auto ucx = side_lane_version();
+  rows.push_back({"UCX", ucx ? Verdict::kOk : Verdict::kAbsent, ucx ? *ucx : ucx.error().message + "; pages go by TCP"});
   const std::string shipped = find_shipped("models/tiny-v41");
   rows.push_back(
       {"shipped model", shipped.empty() ? Verdict::kFailed : Verdict::kOk, shipped.empty() ? "not beside the program" : ""});

@@ -1,11 +1,7 @@
 #include "net/frame_hub.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <boost/asio/connect.hpp>
@@ -14,8 +10,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <cstring>
 #include <mutex>
@@ -25,6 +19,8 @@
 #include <vector>
 
 #include "net/digest.h"
+#include "net/frame_lane.h"
+#include "net/frame_link.h"
 
 namespace deepinfer {
 namespace {
@@ -34,58 +30,21 @@ namespace ssl = boost::asio::ssl;
 using asio::ip::tcp;
 using Ec = boost::system::error_code;
 
-constexpr std::string_view kMagic = "deepinfer frames 1\n";
+constexpr std::string_view kMagic = "deepinfer frames 2\n";
 constexpr size_t kNonceBytes = 32, kProofBytes = 64;  // the proof in hexadecimal digits
 constexpr size_t kHeadBytes = 5;                      // u32 length, u8 type
 constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kMostBehind = 4 * kReadBytes;  // read of what comes after bytes that are waited for
 constexpr int32_t kMostUnproven = 64;
-constexpr unsigned kUserTimeoutMs = 15'000;
 
-std::string random_bytes(size_t count) {
-  std::string out(count, '\0');
-  RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(count));
+using LinkPtr = std::shared_ptr<FrameLink>;
+
+std::string frame_head(uint8_t type, size_t bytes) {
+  std::string out(kHeadBytes, '\0');
+  const uint32_t size = static_cast<uint32_t>(bytes);
+  std::memcpy(out.data(), &size, sizeof(size));
+  out[4] = static_cast<char>(type);
   return out;
-}
-
-// A peer whose machine is gone acknowledges nothing: the kernel then ends the connection.
-void set_user_timeout(int handle) {
-  static_cast<void>(::setsockopt(handle, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs)));
-}
-
-struct Link {
-  Link(asio::io_context& io, LinkId id, bool calls) : id(id), calls(calls), socket(io), timer(io) {}
-  const LinkId id;
-  const bool calls;  // it was connected from here
-  tcp::socket socket;
-  std::optional<ssl::stream<tcp::socket&>> secure;
-  asio::steady_timer timer;  // of the handshake
-  std::string nonce, received;
-  bool counted = false, proven = false, closed = false, writing = false;
-  std::vector<char> buffer;   // once proven
-  size_t begin = 0, end = 0;  // of what has not been understood yet
-  std::string handshake, unsent, in_write;
-};
-using LinkPtr = std::shared_ptr<Link>;
-
-template <class F>
-void on_stream(Link& link, F use) {
-  if (link.secure) return use(*link.secure);
-  use(link.socket);
-}
-
-// Both sides show a certificate of `ca`.
-Status load_certificates(ssl::context& context, const LinkSecurity& files) {
-  Ec ec;
-  const auto step = [&](const std::string& path, auto load) {
-    if (!ec) load();
-    return ec ? Status(invalid_argument(fmt::format("{}: {}", path, ec.message()))) : Status();
-  };
-  context.set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
-  DI_CHECK_OK(step(files.certificate, [&] { context.use_certificate_chain_file(files.certificate, ec); }));
-  DI_CHECK_OK(step(files.key, [&] { context.use_private_key_file(files.key, ssl::context::pem, ec); }));
-  DI_CHECK_OK(step(files.ca, [&] { context.load_verify_file(files.ca, ec); }));
-  context.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, ec);
-  return {};
 }
 
 class AsioHub final : public FrameHub {
@@ -103,6 +62,7 @@ class AsioHub final : public FrameHub {
 
   Status start() {
     if (options_.security.is_tls()) DI_CHECK_OK(load_certificates(context_, options_.security));
+    DI_CHECK_OK(open_lane());
     if (!options_.address.empty()) DI_CHECK_OK(listen());
     thread_ = std::thread([this] { io_.run(); });
     return {};
@@ -117,10 +77,7 @@ class AsioHub final : public FrameHub {
   }
 
   void send(LinkId link, uint8_t type, std::string_view bytes) override {
-    std::string frame(kHeadBytes, '\0');
-    const uint32_t size = static_cast<uint32_t>(bytes.size());
-    std::memcpy(frame.data(), &size, sizeof(size));
-    frame[4] = static_cast<char>(type);
+    std::string frame = frame_head(type, bytes.size());
     frame.append(bytes);
     bool wake = false;
     {
@@ -137,6 +94,9 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  std::string lane() const override { return lane_note_; }
+  bool is_beside(LinkId link) const override { return lane_ && lane_->is_joined(link); }
+
   void post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
 
   void after(int64_t us, std::function<void()> work) override {
@@ -150,6 +110,25 @@ class AsioHub final : public FrameHub {
   }
 
  private:
+  Status open_lane() {
+    if (options_.lane == FrameLanes::kNone || (options_.lane == FrameLanes::kAuto && options_.security.is_tls())) return {};
+    auto lane = SideLane::open(options_.max_frame_bytes);
+    lane_note_ = lane ? "UCX" : lane.error().message;
+    if (!lane) return options_.lane == FrameLanes::kAlways ? Status(lane.error()) : Status();
+    lane_.emplace(io_, *std::move(lane), options_.lane_us,
+                  FrameLane::Calls{.say = [this](LinkId link, std::string_view bytes) { say_of_lane(link, bytes); },
+                                   .go_on = [this](LinkId link) { go_on(link); },
+                                   .fail = [this](LinkId link, const Error& why) { close(link, why); }});
+    return {};
+  }
+
+  void say_of_lane(LinkId id, std::string_view bytes) {
+    const auto found = links_.find(id);
+    if (found == links_.end()) return;
+    (found->second->unsent += frame_head(FrameLane::kType, bytes.size())) += bytes;
+    flush(found->second);
+  }
+
   Status listen() {
     Ec ec;
     const auto address = asio::ip::make_address(options_.address, ec);
@@ -166,7 +145,7 @@ class AsioHub final : public FrameHub {
   }
 
   void accept_next() {
-    auto link = std::make_shared<Link>(io_, next_id_.fetch_add(1), false);
+    auto link = std::make_shared<FrameLink>(io_, next_id_.fetch_add(1), false);
     acceptor_.async_accept(link->socket, [this, link](Ec ec) {
       if (ec == asio::error::operation_aborted) return;
       if (!ec) begin(link);
@@ -177,7 +156,8 @@ class AsioHub final : public FrameHub {
   }
 
   void call(LinkId id, const std::string& host, uint16_t port) {
-    auto link = std::make_shared<Link>(io_, id, true);
+    auto link = std::make_shared<FrameLink>(io_, id, true);
+    link->peer = fmt::format("{}:{}", host, port);
     links_[id] = link;
     limit_handshake(link);
     resolver_.async_resolve(host, std::to_string(port), [this, link, host, port](Ec ec, tcp::resolver::results_type found) {
@@ -230,6 +210,7 @@ class AsioHub final : public FrameHub {
         link->buffer.resize(kReadBytes);
         --unproven_;
         link->timer.cancel();
+        if (lane_) lane_->offer(link->id, link->peer);
         handlers_.opened(link->id);
         flush(link);
         read_frames(link);
@@ -282,30 +263,55 @@ class AsioHub final : public FrameHub {
         if (link->closed) return;
         if (ec) return drop(link, {ErrorCode::kUnavailable, "the peer left: " + ec.message()});
         link->end += bytes;
-        if (deliver(link)) read_frames(link);
+        deliver(link);
+        link->paused = link->waits && link->end - link->begin > kMostBehind;
+        if (!link->closed && !link->paused) read_frames(link);
       });
     });
   }
 
-  // False: the link is closed.
-  bool deliver(const LinkPtr& link) {
+  void deliver(const LinkPtr& link) {
     bool any = false;
-    while (link->end - link->begin >= kHeadBytes) {
+    link->waits = false;
+    while (!link->closed && link->end - link->begin >= kHeadBytes) {
       const char* head = link->buffer.data() + link->begin;
       uint32_t size = 0;
       std::memcpy(&size, head, sizeof(size));
-      if (size > options_.max_frame_bytes) {
-        drop(link, {ErrorCode::kCorrupt, fmt::format("a frame of {} bytes, {} are allowed", size, options_.max_frame_bytes)});
-        return false;
-      }
+      if (size > options_.max_frame_bytes)
+        return drop(link,
+                    {ErrorCode::kCorrupt, fmt::format("a frame of {} bytes, {} are allowed", size, options_.max_frame_bytes)});
       if (link->end - link->begin < kHeadBytes + size) break;
+      const uint8_t type = static_cast<uint8_t>(head[4]);
+      const std::string_view bytes(head + kHeadBytes, size);
+      if (type == FrameLane::kType) {
+        take_of_lane(link, bytes);
+      } else {
+        handlers_.frame(link->id, type, bytes);
+      }
+      if (link->waits) break;
       link->begin += kHeadBytes + size;
       any = true;
-      handlers_.frame(link->id, static_cast<uint8_t>(head[4]), {head + kHeadBytes, size});
-      if (link->closed) break;
     }
     if (any && handlers_.settled) handlers_.settled();
-    return !link->closed;
+  }
+
+  // Without a lane nothing was offered, so nothing comes but offers.
+  void take_of_lane(const LinkPtr& link, std::string_view bytes) {
+    if (!lane_) return;
+    const auto taken = lane_->take(link->id, bytes);
+    if (!taken) return drop(link, taken.error());
+    link->waits = taken->waits;
+    if (taken->type) handlers_.frame(link->id, *taken->type, {taken->bytes.data.get(), taken->bytes.size});
+  }
+
+  // Reads on where too much was behind what has come now.
+  void go_on(LinkId id) {
+    const auto found = links_.find(id);
+    if (found == links_.end()) return;
+    const LinkPtr link = found->second;
+    deliver(link);
+    const bool is_free = !link->waits || link->end - link->begin <= kMostBehind;
+    if (!link->closed && is_free && std::exchange(link->paused, false)) read_frames(link);
   }
 
   void empty_outbox() {
@@ -317,13 +323,19 @@ class AsioHub final : public FrameHub {
     for (auto& [id, frame] : sending_) {
       const auto found = links_.find(id);
       if (found == links_.end()) continue;
-      found->second->unsent += frame;
+      if (frame.size() >= FrameLane::kLaneBytes && is_beside(id)) {
+        const uint8_t type = static_cast<uint8_t>(frame[4]);
+        lane_->send(id, type, std::move(frame), kHeadBytes);
+      } else {
+        found->second->unsent += frame;
+      }
       touched_.push_back(found->second);
     }
     sending_.clear();
     for (const LinkPtr& link : touched_) {
-      if (link->unsent.size() > options_.max_unsent_bytes) {
-        drop(link, {ErrorCode::kExhausted, fmt::format("the peer does not read: {} bytes wait for it", link->unsent.size())});
+      const size_t unsent = link->unsent.size() + (lane_ ? lane_->unsent(link->id) : 0);
+      if (unsent > options_.max_unsent_bytes) {
+        drop(link, {ErrorCode::kExhausted, fmt::format("the peer does not read: {} bytes wait for it", unsent)});
       } else {
         flush(link);
       }
@@ -361,6 +373,7 @@ class AsioHub final : public FrameHub {
     link->socket.close(ignored);
     link->timer.cancel();
     links_.erase(link->id);
+    if (lane_) lane_->leave(link->id);
     if (quiet_) return;
     // Strangers that never got in are nobody's business.
     if (link->calls || link->proven) handlers_.closed(link->id, why);
@@ -380,6 +393,8 @@ class AsioHub final : public FrameHub {
   std::mutex outbox_mutex_;
   std::vector<std::pair<LinkId, std::string>> outbox_, sending_;
   std::vector<LinkPtr> touched_;
+  std::string lane_note_;
+  std::optional<FrameLane> lane_;
   bool quiet_ = false;
   int32_t unproven_ = 0;
   std::thread thread_;

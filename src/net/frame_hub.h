@@ -1,4 +1,4 @@
-// net/frame_hub.h - messages between processes that trust each other's secret: typed frames over TCP.
+// net/frame_hub.h - messages between processes that trust each other's secret: typed frames over TCP, large ones over UCX.
 //
 // A hub has one thread, listens if asked to, and keeps any number of links, its own and accepted ones. A frame is a type and
 // bytes. Before the first frame both sides prove by HMAC-SHA-256 over fresh random numbers that they know the secret; the secret
@@ -35,6 +35,10 @@ struct LinkSecurity {
   bool is_any() const { return is_tls() || !secret.empty(); }
 };
 
+// Whether large frames go beside their connections (frame_lane.h): where both sides can, never under TLS, of which a lane has
+// nothing; or wherever both can, and open() fails if this side cannot.
+enum class FrameLanes : uint8_t { kNone, kAuto, kAlways };
+
 struct FrameHubOptions {
   LinkSecurity security;
   std::string address;  // to listen on; "" = does not listen
@@ -42,6 +46,8 @@ struct FrameHubOptions {
   size_t max_frame_bytes = size_t{256} << 20;
   size_t max_unsent_bytes = size_t{512} << 20;  // of one link
   int64_t handshake_us = 5'000'000;
+  FrameLanes lane = FrameLanes::kNone;
+  int64_t lane_us = 1'000'000;  // a link whose lane is later than this behind its connection is closed
 };
 
 struct FrameHandlers {
@@ -64,6 +70,10 @@ class FrameHub {
   virtual void send(LinkId link, uint8_t type, std::string_view bytes) = 0;
   // closed() gets `why`.
   virtual void close(LinkId link, Error why) = 0;
+  // Of large frames: "" when they are to stay on their connections; else by what they go beside them, or why they do not.
+  virtual std::string lane() const = 0;
+  // Whether its large frames go beside it now. On the hub's thread.
+  virtual bool is_beside(LinkId link) const = 0;
   // Calls `work` on the hub's thread, now or after a while.
   virtual void post(std::function<void()> work) = 0;
   virtual void after(int64_t us, std::function<void()> work) = 0;

@@ -1,6 +1,6 @@
 // net - bytes between processes: an HTTP/1.1 server and client on Boost.Asio and Beast, TLS, compressed bodies, limits and
-// deadlines for everything a peer can do slowly, graceful drain. It knows no language model. Boost and OpenSSL are seen in
-// the .cc files of this room only.
+// deadlines for everything a peer can do slowly, graceful drain; frames within a cluster, large ones over UCX. It knows no
+// language model. Boost, OpenSSL and UCX are seen in this room only.
 //
 //   DI_TRY(auto server, HttpServer::open({.port = 8080}, handler));      // http_server.h
 //   HttpClient client({.timeout_us = 5'000'000});                       // http_client.h
