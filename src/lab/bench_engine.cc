@@ -20,6 +20,7 @@ class TimedModel final : public LanguageModel {
   std::string fingerprint() const override { return model_.fingerprint(); }
   const ModelShape& shape() const override { return model_.shape(); }
   const KvLayout& layout() const override { return model_.layout(); }
+  int32_t ranks() const override { return model_.ranks(); }
   Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const override {
     return model_.make_workspace(device, limits);
   }
