@@ -10,9 +10,9 @@
 #include "base/thread_pool.h"
 #include "model/config.h"
 #include "model/random_checkpoint.h"
-#include "model/ranked_model.h"
 #include "model/scripted_model.h"
 #include "model/v41_model.h"
+#include "tests/ranks_harness.h"
 #include "tests/speculation_harness.h"
 
 namespace deepinfer {
@@ -116,16 +116,14 @@ class Worlds {
     for (int32_t token = 0; token < kVocab; ++token) small.token_map.push_back(token);
     small.weights = value(bind_weights(value(make_random_checkpoint(kSmallest, pool)), small.shape));
     for (const auto& device : devices_) small_.push_back(value(V41Model::create(*device, small)));
-    for (const size_t ranks : {2, 4, 8}) {
-      std::vector<std::unique_ptr<Device>> devices(ranks);
-      for (auto& device : devices) device = device_named("cpu", 1);
-      ranked_.push_back(value(RankedModel::create(*small_[0], std::move(devices))));
-    }
+    for (const int32_t ranks : {2, 4, 8}) ranked_.push_back(over_ranks(*small_[0], ranks));
   }
   // One over a random number of ranks, in a random world.
   std::unique_ptr<Engine> ranked(std::mt19937& random, const Drafter* drafter) const {
     EngineOptions options{.context = kContext};
     vary(options, random, drafter);
+    options.max_batch += static_cast<int32_t>(random() % 6), options.step_tokens += options.max_batch;
+    options.pages = 3 + static_cast<int32_t>(random() % 4 == 0 ? 40 : random() % 8);  // of more tokens than the script's
     if (random() % 4 == 0) options.speculation.mode = SpeculationMode::kOff;
     return value(Engine::create(*devices_[0], *ranked_[random() % ranked_.size()], options));
   }

@@ -27,12 +27,12 @@ inline void cpu_relax() {
 #endif
 }
 
-// Spins until `done` holds or kSpinTime is over; gives whether it holds.
+// Spins until `done` holds or the time is over; gives whether it holds.
 template <class Done>
-bool spin_until(Done done) {
+bool spin_until(Done done, std::chrono::microseconds most = kSpinTime) {
   constexpr int kPausesPerClockRead = 64;
   const auto begin = std::chrono::steady_clock::now();
-  for (auto waited = begin - begin; waited < kSpinTime; waited = std::chrono::steady_clock::now() - begin) {
+  for (auto waited = begin - begin; waited < most; waited = std::chrono::steady_clock::now() - begin) {
     if (waited > kYieldAfter) std::this_thread::yield();
     for (int i = 0; i < kPausesPerClockRead; ++i) {
       if (done()) return true;

@@ -2,9 +2,12 @@
 
 #include <cstring>
 
+#include "base/machine.h"
 #include "base/spin.h"
 
 namespace deepinfer {
+
+ThreadGroup::ThreadGroup(int32_t size) : spins_(size <= available_processors()), shown_(static_cast<size_t>(size)) {}
 
 void ThreadGroup::meet() {
   const uint32_t before = meetings_.load(std::memory_order_acquire);
@@ -14,7 +17,11 @@ void ThreadGroup::meet() {
     meetings_.notify_all();
     return;
   }
-  if (!spin_until([&] { return meetings_.load(std::memory_order_acquire) != before; })) meetings_.wait(before);
+  // Whoever waits longer parks at once, without offering its processor first: on a busy machine a yield is a whole time slice lost,
+  // while a thread that is woken runs soon (a test of 8 ranks on 2 busy processors took ten times as long with yields).
+  const auto have_met = [&] { return meetings_.load(std::memory_order_acquire) != before; };
+  if (spins_ && spin_until(have_met, kYieldAfter)) return;
+  while (!have_met()) meetings_.wait(before, std::memory_order_acquire);
 }
 
 class ThreadCommunicator final : public Communicator {

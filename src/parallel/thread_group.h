@@ -16,7 +16,7 @@ namespace deepinfer {
 // The meeting place of `size` rank threads. Must outlive its communicators.
 class ThreadGroup {
  public:
-  explicit ThreadGroup(int32_t size) : shown_(static_cast<size_t>(size)) {}
+  explicit ThreadGroup(int32_t size);
 
   int32_t size() const { return static_cast<int32_t>(shown_.size()); }
   std::unique_ptr<Communicator> join(int32_t rank);
@@ -31,6 +31,7 @@ class ThreadGroup {
   // Returns when all ranks have called it so many times.
   void meet();
 
+  const bool spins_;  // before it parks
   std::vector<Shown> shown_;
   alignas(64) std::atomic<int32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> meetings_{0};
