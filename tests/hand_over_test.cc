@@ -22,8 +22,9 @@ PageExchangeOptions on_loopback(int64_t stall_us = 20'000'000, FrameLanes lane =
 
 // A worker: an engine, and its exchange, which outlives it.
 struct Side {
-  explicit Side(const EngineOptions& options, const char* device = "cpu", PageExchangeOptions pages = on_loopback())
-      : exchange(value(PageExchange::open(pages))), life(device, options) {
+  explicit Side(const EngineOptions& options, const char* device = "cpu", PageExchangeOptions pages = on_loopback(),
+                int32_t ranks = 1)
+      : exchange(value(PageExchange::open(pages))), life(device, options, ranks) {
     const auto sizes = life.engine().transfer_sizes();
     exchange->serve({"model", sizes.page, sizes.state, sizes.whole});
   }
@@ -111,6 +112,16 @@ TEST_P(HandOver, GivesTheBytesOfOneEngine) {
       EXPECT_EQ(prefill.exchange->stats().pages_sent_beside, over_ucx() ? 0 + 1 + 1 + 5 + 10 + 14 : 0);
     }
   }
+}
+
+// Pages and states are the same whatever the number of ranks, which either side chooses for itself.
+TEST(HandOver, BetweenEnginesOfOtherRanks) {
+  Side prefill(roomy(), "cpu", on_loopback(), 2), decode(roomy(), "cpu", on_loopback(), 4);
+  std::mt19937 random(5);
+  const Request request = request_of(random_tokens(random, 321), 20, 7);
+  const Served got = handed(prefill, decode, request, 1);
+  expect_same(got, alone(request));
+  EXPECT_EQ(got.verdict.loaded_tokens, 320);
 }
 
 // What either side has already is used there, and is not sent where the sender knows of it.

@@ -1,6 +1,7 @@
 // Whatever a request asks for and whatever world it runs in, speculation changes none of its bytes: random combinations of prefix
 // hits, chunks, preemption, penalties, logprobs, stop tokens, early ends, several answers of one prompt, masks that hold at once
-// or from a token on, every schedule, steps in flight, right, wrong and real drafts; compared with speculation off, alone.
+// or from a token on, every schedule, steps in flight, right, wrong and real drafts; compared with speculation off, alone. The same
+// holds for any number of ranks, with and without drafts.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -11,6 +12,7 @@
 #include "model/random_checkpoint.h"
 #include "model/scripted_model.h"
 #include "model/v41_model.h"
+#include "tests/ranks_harness.h"
 #include "tests/speculation_harness.h"
 
 namespace deepinfer {
@@ -79,7 +81,7 @@ std::vector<Case> random_cases(std::mt19937& random) {
   return out;
 }
 
-std::vector<Answer> answer(Engine& engine, const std::vector<Case>& cases, bool together) {
+std::vector<Answer> answer(Engine& engine, const std::vector<Case>& cases, bool together, bool disturbed = false) {
   Recorder seen;
   std::vector<RequestId> ids;
   for (const Case& one : cases) {
@@ -89,6 +91,12 @@ std::vector<Answer> answer(Engine& engine, const std::vector<Case>& cases, bool 
       if (event.token && ends_at > 0 && *event.token % ends_at == 0) engine.finish(event.request, event.index);
     };
     ids.push_back(value(engine.submit(one.request, handler, one.masked ? std::make_unique<SumMask>() : nullptr)));
+    if (disturbed) {
+      const EventHandler leave = [&engine](const Event& event) {
+        if (event.token && event.index == 1) engine.cancel(event.request);
+      };
+      value(engine.submit(one.request, leave, one.masked ? std::make_unique<SumMask>() : nullptr));
+    }
     if (!together) run_until_idle(engine);
   }
   run_until_idle(engine);
@@ -108,6 +116,16 @@ class Worlds {
     for (int32_t token = 0; token < kVocab; ++token) small.token_map.push_back(token);
     small.weights = value(bind_weights(value(make_random_checkpoint(kSmallest, pool)), small.shape));
     for (const auto& device : devices_) small_.push_back(value(V41Model::create(*device, small)));
+    for (const int32_t ranks : {2, 4, 8}) ranked_.push_back(over_ranks(*small_[0], ranks));
+  }
+  // One over a random number of ranks, in a random world.
+  std::unique_ptr<Engine> ranked(std::mt19937& random, const Drafter* drafter) const {
+    EngineOptions options{.context = kContext};
+    vary(options, random, drafter);
+    options.max_batch += static_cast<int32_t>(random() % 6), options.step_tokens += options.max_batch;
+    options.pages = 3 + static_cast<int32_t>(random() % 4 == 0 ? 40 : random() % 8);  // of more tokens than the script's
+    if (random() % 4 == 0) options.speculation.mode = SpeculationMode::kOff;
+    return value(Engine::create(*devices_[0], *ranked_[random() % ranked_.size()], options));
   }
   // An engine of a random world, or the plain one.
   std::unique_ptr<Engine> engine(bool real, std::mt19937* random, const Drafter* drafter) const {
@@ -146,14 +164,15 @@ class Worlds {
   }();
   ScriptedModel scripted_{value(parse_script(kScript, "property"))};
   std::vector<std::unique_ptr<V41Model>> small_;
+  std::vector<std::unique_ptr<RankedModel>> ranked_;
 };
 
-TEST(SpeculationProperty, NoCombinationChangesAByte) {
-  const Worlds worlds;
+// The answers of random requests in random worlds, with the engine's ranks or without, are those alone; gives what happened.
+EngineStats check_answers(const Worlds& worlds, bool ranked) {
   EngineStats all;
   EXPECT_TRUE(rc::check("the answers are those without speculation, alone", [&](uint32_t seed) {
     std::mt19937 random(seed);
-    const bool real = random() % 2 == 0, own = real && random() % 2 == 0;
+    const bool real = ranked || random() % 2 == 0, own = real && random() % 2 == 0;
     const std::vector<Case> cases = random_cases(random);
     const std::vector<Answer> alone = answer(*worlds.engine(real, nullptr, nullptr), cases, false);
     OracleDrafter oracle({static_cast<uint32_t>(random() % 32), static_cast<uint32_t>(random() % 32), 0x1f}, 5,
@@ -162,9 +181,10 @@ TEST(SpeculationProperty, NoCombinationChangesAByte) {
       const Request& request = cases[i].request;
       oracle.learn(*request.sampling.seed, static_cast<int64_t>(request.prompt.size()), alone[i].tokens);
     }
-    const auto engine = worlds.engine(real, &random, own ? nullptr : &oracle);
+    const Drafter* const drafter = own ? nullptr : &oracle;
+    const auto engine = ranked ? worlds.ranked(random, drafter) : worlds.engine(real, &random, drafter);
     for (int round = 0; round < 2; ++round) {  // cold, then with what the cache kept
-      const std::vector<Answer> got = answer(*engine, cases, true);
+      const std::vector<Answer> got = answer(*engine, cases, true, ranked && random() % 2 == 0);
       for (size_t i = 0; i < cases.size(); ++i) {
         RC_ASSERT(got[i].tokens == alone[i].tokens);
         RC_ASSERT(got[i] == alone[i]);
@@ -172,6 +192,7 @@ TEST(SpeculationProperty, NoCombinationChangesAByte) {
     }
     const EngineStats stats = engine->stats();
     all.preempted += stats.preempted, all.prefix.hit_tokens += stats.prefix.hit_tokens;
+    for (size_t r = 0; r < all.ranks.work.size(); ++r) all.ranks.work[r] += stats.ranks.work[r];
     for (size_t k = 0; k < kMaxDraft; ++k) {
       const SpeculationStats& drafts = stats.speculation;
       RC_ASSERT(drafts.accepted[k] <= drafts.verified[k] && drafts.verified[k] <= drafts.drafted[k]);
@@ -185,6 +206,14 @@ TEST(SpeculationProperty, NoCombinationChangesAByte) {
     EXPECT_GT(all.speculation.accepted[k], 0);
     EXPECT_GT(all.speculation.verified[k], all.speculation.accepted[k]);
   }
+  return all;
+}
+
+TEST(SpeculationProperty, NoCombinationChangesAByte) { check_answers(Worlds(), false); }
+
+TEST(RanksProperty, NoNumberOfRanksChangesAByte) {
+  const EngineStats all = check_answers(Worlds(), true);
+  for (size_t r = 0; r < 8; ++r) EXPECT_GT(all.ranks.work[r], 0) << "rank " << r << " had nothing to do";
 }
 
 }  // namespace

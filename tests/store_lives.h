@@ -9,6 +9,7 @@
 
 #include "kvcache/tiers/memory_disk_fixture.h"
 #include "tests/engine_harness.h"
+#include "tests/ranks_harness.h"
 #include "tests/shipped_model.h"
 
 namespace deepinfer {
@@ -27,10 +28,11 @@ struct Served {
 // One life of an engine; what it stored is on the disk when it ends.
 class Life {
  public:
-  Life(const char* device, const EngineOptions& options)
+  Life(const char* device, const EngineOptions& options, int32_t ranks = 1)
       : device_(device_named(device, 1)),
         model_(value(V41Model::create(*device_, shipped()))),
-        engine_(value(Engine::create(*device_, *model_, options))) {}
+        ranked_(ranks > 1 ? over_ranks(*model_, ranks) : nullptr),
+        engine_(value(Engine::create(*device_, ranked_ ? static_cast<const LanguageModel&>(*ranked_) : *model_, options))) {}
 
   Served ask(const Request& request) {
     Served out;
@@ -51,6 +53,7 @@ class Life {
  private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<V41Model> model_;
+  std::unique_ptr<RankedModel> ranked_;  // null with one rank
   std::unique_ptr<Engine> engine_;
   Recorder seen_;
 };

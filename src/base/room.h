@@ -13,5 +13,6 @@
 #include "base/machine.h"
 #include "base/nearest.h"
 #include "base/result.h"
+#include "base/spin.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"

@@ -1,46 +1,12 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
-#include <chrono>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "base/machine.h"
+#include "base/spin.h"
 
 namespace deepinfer {
 namespace {
-
-// How long a worker looks for the next call before it parks. A parked worker costs a wake-up of about 50 us; the gaps
-// between the operations of a step are below 20 us, those between steps of a busy engine below 200 us.
-constexpr auto kSpinTime = std::chrono::microseconds(300);
-// After this long a waiting thread offers its processor: where more threads than processors run, the one waited for may
-// have none. On an idle machine a yield costs under 1 us, on a busy one spinning through was most of the time of a step.
-constexpr auto kYieldAfter = std::chrono::microseconds(20);
-constexpr int kPausesPerClockRead = 64;
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
-
-// Spins until `done` holds or kSpinTime is over.
-template <class Done>
-bool spin_until(Done done) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (auto waited = begin - begin; waited < kSpinTime; waited = std::chrono::steady_clock::now() - begin) {
-    if (waited > kYieldAfter) std::this_thread::yield();
-    for (int i = 0; i < kPausesPerClockRead; ++i) {
-      if (done()) return true;
-      cpu_relax();
-    }
-  }
-  return done();
-}
 
 int64_t part_begin(int64_t count, int parts, int part) { return count * part / parts; }
 

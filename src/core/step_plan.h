@@ -3,12 +3,14 @@
 // A step runs rows; a row is (sequence slot, position, token). Rows of one sequence are consecutive positions and lie
 // together. Row sets are nested: encoder rows (all) contain decoder rows contain logit rows, because bounded replay stops
 // most prefill rows after the candidate layer's compressor (architecture decision 2; kv_cache.md section 4).
-// Rank 0 makes the plan; every rank executes it.
+// Rank 0 makes the plan; each rank executes the rows of its own sequences (take_rank), on this machine or, as bytes, on another.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/result.h"
 #include "core/types.h"
 
 namespace deepinfer {
@@ -32,6 +34,7 @@ struct SequenceRows {
   Position prompt_tokens = 0;
   // The last num_logits rows yield logits, in row order.
   int32_t num_logits = 0;
+  int32_t rank = 0;  // owns the sequence for as long as it lives
 };
 
 // Rows that continue an answer, with or without drafts behind them; the last row of a prompt is not one.
@@ -64,5 +67,13 @@ struct StepPlan {
     return sum;
   }
 };
+
+// The rows of one rank as a plan of its own; the vectors of `out` are reused.
+void take_rank(const StepPlan& plan, int32_t rank, StepPlan& out);
+
+// A plan for a rank in another process, and back: any bytes give a plan whose parts fit each other, or an Error. Images travel with
+// their rows, `hidden` wide; in a plan that was read they lie in `bytes`, which must outlive it and be aligned to 2.
+std::vector<uint8_t> encode_plan(const StepPlan& plan, int32_t hidden);
+Result<StepPlan> decode_plan(std::span<const uint8_t> bytes, int32_t hidden);
 
 }  // namespace deepinfer

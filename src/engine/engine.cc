@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "engine/loop.h"
@@ -20,6 +21,11 @@ const char* step_kind_name(StepKind kind) {
   return "unknown";
 }
 
+double RankStats::imbalance() const {
+  const double all = std::accumulate(work.begin(), work.end(), 0.0);
+  return all > 0 ? busiest * ranks / all : 1;
+}
+
 namespace {
 
 // Between two looks at a load of the store when nothing else is to do.
@@ -34,6 +40,8 @@ Status at_least(const char* name, int64_t value, int64_t low) {
 Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options) {
   const ModelShape& shape = model.shape();
   const int64_t page_tokens = model.layout().page_tokens;
+  if (model.ranks() > kMaxRanks)
+    return unsupported(fmt::format("a model over {} ranks: an engine has {} at most", model.ranks(), kMaxRanks));
   DI_CHECK_OK(at_least("max_batch", options.max_batch, 1));
   DI_CHECK_OK(at_least("step_tokens", options.step_tokens, options.max_batch));
   DI_CHECK_OK(at_least("queue_limit", options.queue_limit, 0));
@@ -68,7 +76,10 @@ Engine::Loop::Loop(Device& device, const LanguageModel& model, const EngineOptio
       model_(model),
       options_(options),
       replay_(replay_rules(model.shape(), options.replay, options.keep_tokens, model.layout().page_tokens)),
-      by_slot_(static_cast<size_t>(options.max_batch)) {}
+      by_slot_(static_cast<size_t>(options.max_batch)),
+      rank_loads_(static_cast<size_t>(model.ranks())) {
+  counts_.ranks.ranks = model.ranks();
+}
 
 Result<std::unique_ptr<Engine::Loop>> Engine::Loop::create(Device& device, const LanguageModel& model,
                                                            const EngineOptions& options) {

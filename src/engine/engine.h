@@ -1,6 +1,7 @@
 // engine/engine.h - runs requests: inbox, plan, batch, forward, sample, commit, emit.
 //
-// One engine owns the state of up to `max_batch` running sequences on one device. Each step takes a row from every
+// One engine owns the state of up to `max_batch` running sequences on one device, or spread over the ranks of its model
+// (LanguageModel::ranks): rank 0's thread is the engine's, plans for all and gives each new sequence its rank. Each step takes a row from every
 // decoding sequence and a chunk of prompts, runs them as one flat batch, draws the next tokens on the device and tells the
 // handlers; where the device runs beside the host the next step is launched before that. The engine knows token ids only
 // (core/token_service.h has the contract of a request's life).
@@ -33,6 +34,7 @@
 #include "model/drafter.h"
 #include "model/language_model.h"
 #include "ops/device.h"
+#include "policy/ranks.h"
 #include "scheduler/draft_control.h"
 
 namespace deepinfer {
@@ -109,6 +111,17 @@ struct StepTimes {
   int64_t us = 0;  // from the forward pass, or the end of the step before, to the drawn tokens
 };
 
+// Work of ranks (policy/ranks.h), in rows without context: of each, and of the one with most of it in each step. With equal work
+// in every step the latter is the mean of the former.
+struct RankStats {
+  int32_t ranks = 1;  // with one, nothing is counted
+  std::array<double, kMaxRanks> work{};
+  double busiest = 0;
+
+  // How much longer steps were than with equal work; 1 where there is no work.
+  double imbalance() const;
+};
+
 struct EngineStats {
   int64_t steps = 0, rows = 0;                 // run so far
   std::array<StepTimes, kNumStepKinds> times;  // by StepKind
@@ -123,6 +136,7 @@ struct EngineStats {
   PrefixStats prefix;
   StoreTierStats store;
   SpeculationStats speculation;
+  RankStats ranks;
 };
 
 class Engine final : public TokenService {

@@ -158,9 +158,13 @@ void Engine::Loop::plan(Flight& flight) {
                           .drafts = sequence->drafts.planned(),
                           .draw = sequence->draw,
                           .priority = sequence->request.priority,
-                          .tenant = sequence->tenant});
+                          .tenant = sequence->tenant,
+                          .rank = sequence->rank});
   }
-  const StepBudget budget{.step_tokens = options_.step_tokens, .replay = replay_, .hidden = model_.shape().hidden};
+  const StepBudget budget{.step_tokens = options_.step_tokens,
+                          .replay = replay_,
+                          .hidden = model_.shape().hidden,
+                          .ranks = static_cast<int32_t>(rank_loads_.size())};
   plan_step(plannable_, budget, shares_, flight.plan);
   if (options_.step_log && !plannable_.empty()) options_.step_log(step_log_line(plannable_, budget, flight.plan));
   flight.draws.clear();
@@ -178,10 +182,19 @@ StateView Engine::Loop::state() const {
           .draws = overlaps_ ? sampler_->results() : nullptr};
 }
 
+void Engine::Loop::note_ranks(const StepPlan& plan) {
+  std::array<double, kMaxRanks> work{};
+  for (const SequenceRows& rows : plan.sequences)
+    work[static_cast<size_t>(rows.rank)] += static_cast<double>(work_of(rows.begin, rows.count)) / kRowWork;
+  for (size_t r = 0; r < work.size(); ++r) counts_.ranks.work[r] += work[r];
+  counts_.ranks.busiest += *std::max_element(work.begin(), work.end());
+}
+
 void Engine::Loop::publish(const Status& status, const StepPlan* ran) {
   if (ran) {
     ++counts_.steps;
     counts_.rows += ran->num_rows();
+    if (rank_loads_.size() > 1) note_ranks(*ran);
   }
   counts_.waiting = static_cast<int32_t>(waiting_.size());
   counts_.running = static_cast<int32_t>(running_.size());

@@ -68,6 +68,7 @@ class Engine::Loop {
   int64_t pages_to_reserve() const;
   double us_per_prompt_token() const;
   Opening open(Sequence& sequence);
+  int32_t choose_rank_of(const Sequence& sequence);
   void grow();
   void preempt(size_t index);
   Status propose();
@@ -101,6 +102,7 @@ class Engine::Loop {
   void retire_waiting();
   void deliver_end(std::unique_ptr<Sequence> sequence);
   void note_times(const Flight& flight);
+  void note_ranks(const StepPlan& plan);
   void publish(const Status& status, const StepPlan* ran);
 
   Device& device_;
@@ -129,6 +131,7 @@ class Engine::Loop {
   std::vector<RunningSequence> plannable_;
   PromptShares shares_;
   std::vector<Sequence*> by_slot_;
+  std::vector<RankLoad> rank_loads_;  // of all ranks
   std::vector<Sequence*> decoding_;
   SteadyClock step_clock_;  // for the cost of steps, which decides only how many drafts are verified
   int64_t step_us_ = 0;

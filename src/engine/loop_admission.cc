@@ -75,6 +75,7 @@ Opening Engine::Loop::open(Sequence& sequence) {
   // Counted at once, so that the next choice sees it.
   accounts_.charge(sequence.tenant, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
   if (!std::exchange(sequence.started, true)) {
+    if (rank_loads_.size() > 1) sequence.rank = choose_rank_of(sequence);
     sequence.verdict = sequence.cache.verdict;
     sequence.usage.cached_tokens = sequence.verdict->cached_tokens;
     sequence.usage.replayed_tokens = sequence.verdict->replayed_tokens;
@@ -82,6 +83,18 @@ Opening Engine::Loop::open(Sequence& sequence) {
     sequence.tokens.reserve(static_cast<size_t>(sequence.prompt_tokens + std::min<int64_t>(sequence.answer_limit, 4096)));
   }
   return Opening::kOpened;
+}
+
+int32_t Engine::Loop::choose_rank_of(const Sequence& sequence) {
+  std::fill(rank_loads_.begin(), rank_loads_.end(), RankLoad());
+  for (const auto& other : running_) {
+    RankLoad& load = rank_loads_[static_cast<size_t>(other->rank)];
+    const int64_t left = other->tokens_ahead() - other->reached();
+    if (left > 1) load.add_prompt(other->reached(), left);
+    load.kv += static_cast<int64_t>(other->cache.lease.pages().size());
+    ++load.sequences;
+  }
+  return choose_rank(rank_loads_, static_cast<int64_t>(sequence.tokens.size()) - sequence.computed);
 }
 
 void Engine::Loop::grow() {

@@ -88,6 +88,7 @@ struct Sequence {
   int32_t in_flight = 0;       // launched steps that hold rows of it and have not been settled: two at most
   Position launched = 0;       // of the last of them
   int32_t draw = -1;           // its result that will be the next token, -1 = none
+  int32_t rank = 0;            // owns it from its first start on
   int32_t tenant = -1;         // in the loop\'s TokenAccounts
   bool awaits_prefix = false;  // the queue passes it over in this round
   Usage usage;                 // cached and replayed tokens of the first start

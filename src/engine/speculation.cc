@@ -164,6 +164,7 @@ Status Speculation::run_pass(const StateView& state, Workspace& workspace) {
                           .last = sequence->computed - 1,
                           .next = sequence->tokens.back(),
                           .window_floor = sequence->drafts.noted_from,
+                          .rank = sequence->rank,
                           .tokens = sequence->tokens});
   }
   for (int32_t k = 0; k < drafter_.width(); ++k) {

@@ -106,6 +106,9 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   }
   DI_TRY(host->tokenizer_, open_tokenizer(model));
   DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress}));
+  if (settings.ranks > 1) {
+    DI_TRY(host->ranked_, open_ranks(*host->device_, *host->model_, settings.ranks));
+  }
   ImageLimits images;
   images.fetch = std::move(options.fetch_image);
   // Pictures are encoded where the weights are, beside the engine's steps.
@@ -168,7 +171,7 @@ void Host::open_recipe(const std::string& model) {
 Status Host::open_engine(EngineOptions options) {
   if (store_) {
     options.store = store_->options(model_->fingerprint(), !device_->reads_host_memory());
-    auto engine = Engine::create(*device_, *model_, options);
+    auto engine = Engine::create(*device_, model(), options);
     if (engine) {
       engine_ = *std::move(engine);
       store_summary_ = store_->summary();
@@ -178,7 +181,7 @@ Status Host::open_engine(EngineOptions options) {
     store_summary_ = "no KV store: " + engine.error().message;
     options.store = {};
   }
-  DI_TRY(engine_, Engine::create(*device_, *model_, options));
+  DI_TRY(engine_, Engine::create(*device_, model(), options));
   return {};
 }
 

@@ -81,7 +81,8 @@ class Host {
   const RemoteService& remote() const { return remote_; }
   // REQUIRES: is_local().
   Device& device() { return *device_; }
-  const LanguageModel& model() const { return *model_; }
+  const LanguageModel& model() const { return ranked_ ? *ranked_ : *model_; }  // as the engine runs it
+  const LanguageModel& whole_model() const { return *model_; }                 // without ranks
   Engine& engine() { return *engine_; }
   const Engine& engine() const { return *engine_; }
 
@@ -104,7 +105,7 @@ class Host {
   // In the order in which they depend on each other.
   std::unique_ptr<Device> device_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<LanguageModel> model_, ranked_;
   std::unique_ptr<ImageEncoder> image_encoder_;
   std::unique_ptr<PromptCache> prompt_cache_;
   std::unique_ptr<Constraints> constraints_;

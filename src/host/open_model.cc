@@ -4,8 +4,10 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "cpu/cpu_device.h"
 #include "model/config.h"
 #include "model/random_checkpoint.h"
+#include "model/ranked_model.h"
 #include "model/script.h"
 #include "model/scripted_model.h"
 #include "model/v41_model.h"
@@ -67,6 +69,28 @@ std::string folder_name(std::string path) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<LanguageModel>> open_ranks(const Device& device, const LanguageModel& model, int32_t ranks) {
+  const auto* whole = dynamic_cast<const V41Model*>(&model);
+  if (!whole) return unsupported(fmt::format("--ranks {}: {} has no experts to share; use --ranks 1", ranks, model.name()));
+  if (device.runs_beside_host() || !device.reads_host_memory()) {
+    return unsupported(fmt::format("--ranks {} on {}: ranks of one process share a processor's memory; one on each GPU would exchange "
+                                   "rows through NCCL, which is not built: run a process for each GPU behind `deepinfer route`",
+                                   ranks, device.name()));
+  }
+  const int32_t threads = device.parallelism();
+  if (ranks > threads) {
+    return invalid_argument(fmt::format("--ranks {} needs a thread for each, there are {}: at most --ranks {}, or --threads {}",
+                                        ranks, threads, threads, ranks));
+  }
+  std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(ranks));
+  for (int32_t r = 0; r < ranks; ++r) {
+    DI_TRY(devices[static_cast<size_t>(r)],
+           make_cpu_device({.threads = threads / ranks + (r < threads % ranks), .isa = device.isa()}));
+  }
+  DI_TRY(auto ranked, RankedModel::create(*whole, std::move(devices)));
+  return std::unique_ptr<LanguageModel>(std::move(ranked));
+}
 
 Result<std::unique_ptr<LanguageModel>> open_model(Device& device, const Tokenizer& tokenizer, const OpenModelOptions& options) {
   const std::string_view model = options.model;

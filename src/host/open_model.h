@@ -18,6 +18,9 @@ struct OpenModelOptions {
   LoadProgress progress;
 };
 
+// `model` over ranks that share the threads of `device`, on which it lies; it must outlive them.
+Result<std::unique_ptr<LanguageModel>> open_ranks(const Device& device, const LanguageModel& model, int32_t ranks);
+
 Result<std::unique_ptr<LanguageModel>> open_model(Device& device, const Tokenizer& tokenizer, const OpenModelOptions& options);
 
 }  // namespace deepinfer

@@ -13,6 +13,7 @@ struct HostSettings {
   std::string model;  // "" = the shipped model
   std::string device = "cpu";
   int32_t threads = 0;
+  int32_t ranks = 1;
   int64_t context = 0;
   std::string replay = "decoder";
   int32_t keep_tokens = 0;
@@ -40,6 +41,12 @@ struct HostSettings {
            .value = "N",
            .min = 0,
            .max = 1024});
+    visit({.name = "ranks",
+           .target = &ranks,
+           .help = "parts of the threads that each run whole sequences and a share of the experts; changes speed, not answers",
+           .value = "N",
+           .min = 1,
+           .max = kMaxRanks});
     visit({.name = "context",
            .target = &context,
            .help = "tokens of one conversation, 0 = 8192 or what the model holds",

@@ -20,6 +20,7 @@ class TimedModel final : public LanguageModel {
   std::string fingerprint() const override { return model_.fingerprint(); }
   const ModelShape& shape() const override { return model_.shape(); }
   const KvLayout& layout() const override { return model_.layout(); }
+  int32_t ranks() const override { return model_.ranks(); }
   Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const override {
     return model_.make_workspace(device, limits);
   }
@@ -69,6 +70,7 @@ class EngineBench {
     DI_CHECK_OK(token_gaps());
     DI_CHECK_OK(short_prompt());
     DI_CHECK_OK(prompts_together());
+    DI_CHECK_OK(rank_imbalance());
     DI_CHECK_OK(planning());
     DI_CHECK_OK(prefix_match());
     for (const int32_t prompt : options_.replayed) DI_CHECK_OK(replay(prompt));
@@ -228,6 +230,21 @@ class EngineBench {
                  .unit = "tokens/s",
                  .baseline = "one after the other",
                  .ratio = median(ms[0]) / median(ms[1])});
+    return {};
+  }
+
+  // Uneven prompts, of which always four for each rank are inside.
+  Status rank_imbalance() {
+    const int32_t ranks = host_.model().ranks();
+    if (ranks == 1) return {};
+    EngineOptions options = plain(4096 + 64);
+    options.max_batch = 4 * ranks;
+    DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
+    for (int32_t i = 0; i < 16 * ranks; ++i)
+      DI_CHECK_OK(engine->submit(bench_request(vocab_, 64 << (i * 5 % 7), i, 4), ignore));
+    while (engine->step()) {
+    }
+    report_.add({.name = "engine/rank imbalance", .value = engine->stats().ranks.imbalance(), .unit = "max/mean"});
     return {};
   }
 

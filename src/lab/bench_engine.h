@@ -8,6 +8,7 @@
 //   engine/token gap p99         between tokens of answers while 8k prompts come in, over the median step of that mix
 //   engine/short prompt          until the first token of 64 beside an 8k prompt that has begun, over alone
 //   engine/prompts/16            tokens a second of prompts that share steps, over one after the other
+//   engine/rank imbalance        with --ranks: busiest rank over the mean, prompts of 64 to 4,096 tokens with short answers
 //   engine/plan                  choosing who starts and which rows run: 256 running, 10,000 queued
 //   cache/keys, cache/match      of a prompt of 1,000 pages
 //   replay/MODE/N                a cold prompt of N tokens, over all layers on all tokens

@@ -36,6 +36,7 @@ class TracedModel final : public LanguageModel {
   std::string fingerprint() const override { return model_.fingerprint(); }
   const ModelShape& shape() const override { return model_.shape(); }
   const KvLayout& layout() const override { return model_.layout(); }
+  int32_t ranks() const override { return model_.ranks(); }
   Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const override;
   Status forward(const StepPlan& plan, const StateView& state, Workspace& workspace) const override;
   const Drafter* drafter() const override { return model_.drafter(); }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "cpu/cpu_device.h"
 #include "cpu/delayed_device.h"
 #include "host/constraints.h"
 #include "host/host.h"
@@ -15,8 +16,8 @@
 #include "lab/determinism_answers.h"
 #include "lab/determinism_worlds.h"
 #include "lab/mortal_disk.h"
-#include "lab/ranked_model.h"
 #include "model/oracle_drafter.h"
+#include "model/ranked_model.h"
 
 namespace deepinfer {
 namespace {
@@ -213,11 +214,15 @@ class Verifier {
   // Null: this model has none.
   Result<const LanguageModel*> ranked(const World& world) {
     DI_TRY(Host* const host, hosts_.get(world));
-    const auto* model = dynamic_cast<const V41Model*>(&host->model());
+    const auto* model = dynamic_cast<const V41Model*>(&host->whole_model());
     if (!model || !host->device().reads_host_memory() || model->weights().checkpoint->has_holes()) return nullptr;
     auto& ranked = ranked_[world.ranks];
     if (!ranked) {
-      DI_TRY(ranked, RankedModel::create(*model, world.ranks, host->device().isa()));
+      std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(world.ranks));
+      for (auto& device : devices) {
+        DI_TRY(device, make_cpu_device({.threads = 1, .isa = host->device().isa()}));
+      }
+      DI_TRY(ranked, RankedModel::create(*model, std::move(devices)));
     }
     return ranked.get();
   }

@@ -25,6 +25,7 @@ struct DraftSequence {
   Position last = 0;
   TokenId next = 0;
   Position window_floor = 0;          // positions before it were never noted
+  int32_t rank = 0;                   // that owns it
   std::span<const TokenId> tokens{};  // all of the sequence, `next` last; for drafters that look at text
 };
 

@@ -63,6 +63,8 @@ class LanguageModel {
   virtual Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const = 0;
   // Enqueues one step. REQUIRES: plan within the workspace's limits, slots and pages set up in `state`.
   virtual Status forward(const StepPlan& plan, const StateView& state, Workspace& workspace) const = 0;
+  // Among so many ranks a step's sequences are dealt out, as SequenceRows::rank says.
+  virtual int32_t ranks() const { return 1; }
   // What proposes tokens for this model (model/drafter.h); null = nothing does. Lives as long as the model.
   virtual const Drafter* drafter() const { return nullptr; }
 };

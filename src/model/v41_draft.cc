@@ -48,9 +48,8 @@ Status V41Pass::draft(std::span<const DraftSequence> sequences, std::span<const 
 
 // Rows [y, NOISE x (G-1)] at positions p+1..p+G, each seeing the ring up to p and the whole block.
 Status V41Pass::upload_draft_rows(std::span<const DraftSequence> sequences, std::span<const SampleRow> settings) {
-  auto& block = w_.staging[static_cast<size_t>(w_.next_staging)];
-  w_.next_staging = (w_.next_staging + 1) % V41Workspace::kStepsInFlight;
-  const StepArrays host = w_.rows_layout.at(block.data());
+  uint8_t* block = next_staging();
+  const StepArrays host = w_.rows_layout.at(block);
   const int32_t width = s_.draft_block;
   int32_t r = 0;
   for (const DraftSequence& sequence : sequences) {
@@ -68,7 +67,7 @@ Status V41Pass::upload_draft_rows(std::span<const DraftSequence> sequences, std:
   *host.encoder.count = r;
   *host.logit_count = static_cast<int32_t>(sequences.size());
   w_.counts = {.encoder = r, .decoder = 0, .logits = 0, .images = false};
-  w_.device->upload(w_.rows.encoder.count, block.data(), block.size());
+  upload_arrays(block, s_.draft_experts_per_token);
 
   const size_t draws = sequences.size() * static_cast<size_t>(width);
   w_.draft_staging.assign(settings.begin(), settings.end());

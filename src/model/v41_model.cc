@@ -77,6 +77,18 @@ Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options op
   return model;
 }
 
+Result<std::unique_ptr<V41Model>> V41Model::of_rank(Device& device, const V41Model& whole, Communicator& communicator) {
+  if (!device.reads_host_memory() || whole.placed_ || device.isa() != whole.device_.isa())
+    return unsupported("a rank reads the weights of the whole model in host memory, with the same kernels");
+  V41Options options = whole.options_;
+  options.communicator = &communicator;
+  std::unique_ptr<V41Model> model(new V41Model(device, std::move(options)));
+  model->layout_ = whole.layout_;
+  model->fingerprint_ = whole.fingerprint_;
+  DI_CHECK_OK(model->upload_constants());
+  return model;
+}
+
 // Rotary frequencies and Engram tables, in one allocation.
 Status V41Model::upload_constants() {
   const ModelShape& s = options_.shape;

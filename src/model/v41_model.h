@@ -43,6 +43,9 @@ struct V41Options {
 class V41Model final : public LanguageModel {
  public:
   static Result<std::unique_ptr<V41Model>> create(Device& device, V41Options options);
+  // One rank of `whole`, which must outlive it: on a device of its own, with the same weights. REQUIRES: both devices read host
+  // memory with the same kernels.
+  static Result<std::unique_ptr<V41Model>> of_rank(Device& device, const V41Model& whole, Communicator& communicator);
 
   std::string name() const override { return options_.name; }
   std::string fingerprint() const override { return fingerprint_; }
@@ -59,6 +62,8 @@ class V41Model final : public LanguageModel {
   Result<std::unique_ptr<V41Workspace>> make_test_workspace(V41Limits limits) const;
 
   Status forward(const StepPlan& plan, const StateView& state, Workspace& workspace) const override;
+  // Whether forward() would take `plan`; ranks ask before the first of them begins.
+  Status check(const StepPlan& plan, const V41Workspace& workspace) const;
   const Drafter* drafter() const override { return options_.shape.draft_stages > 0 ? &drafter_ : nullptr; }
 
   // Writes the draft rings of the decoder rows of the last forward(). REQUIRES: a workspace with

@@ -1,5 +1,6 @@
 // Mixture of experts (model.md section 9): route -> dispatch -> experts -> combine, over one or several ranks.
 #include <algorithm>
+#include <array>
 
 #include "model/v41_pass.h"
 
@@ -9,7 +10,7 @@ void V41Pass::moe(const LayerWeights& lw, int32_t l, int32_t experts, int32_t to
   matmul(set.rows, w_.u, s_.hidden, lw.gate, w_.router_logits, OutputType::kF32);
   const bool ranks = w_.limits.ranks > 1;
   // Other ranks see the padding rows of this one, too: they must name no expert.
-  if (ranks) w_.device->copy(w_.expert_ids, w_.no_experts, static_cast<size_t>(w_.limits.max_rows) * top_k * sizeof(int32_t));
+  if (ranks) w_.device->copy(w_.expert_ids, w_.no_experts, static_cast<size_t>(rows_of_ranks(set) * top_k) * sizeof(int32_t));
   ops_.route({.rows = set.rows,
               .logits = w_.router_logits,
               .bias = lw.gate_bias,
@@ -106,28 +107,31 @@ void V41Pass::run_experts(const LayerWeights& lw, Rows rows, const int32_t* ids,
 void V41Pass::expert_rows_over_ranks(const LayerWeights& lw, int32_t experts, int32_t top_k, const RowSet& set) {
   Communicator& ranks = *m_.options_.communicator;
   Device& device = *w_.device;
-  const int64_t m = w_.limits.max_rows;
+  const int32_t m = rows_of_ranks(set);
+  if (m == 0) return;  // none of the ranks has any
   const int32_t share = (experts + ranks.size() - 1) / ranks.size();
   const int32_t first = std::min(share * ranks.rank(), experts);
   const int32_t count = std::min(share, experts - first);
-  const Rows all{w_.all_rows_count, w_.limits.max_rows * ranks.size()};
-  ranks.all_gather(device, w_.u_codes, w_.u_codes_all, m * s_.hidden);
-  ranks.all_gather(device, w_.u_scales, w_.u_scales_all, m * s_.hidden / 32);
-  ranks.all_gather(device, w_.expert_ids, w_.expert_ids_all, m * top_k * 4);
-  ranks.all_gather(device, w_.expert_weights, w_.expert_weights_all, m * top_k * 4);
+  const int32_t* counts = w_.all_counts + (set.decoder ? 1 : 0);
+  const Rows all{counts, m * ranks.size()};
+  const int64_t row = s_.hidden, pairs = int64_t{m} * top_k;
+  ranks.all_gather(device, std::array<Gather, 4>{{{w_.u_codes, w_.u_codes_all, m * row},
+                                                  {w_.u_scales, w_.u_scales_all, m * row / 32},
+                                                  {w_.expert_ids, w_.expert_ids_all, pairs * 4},
+                                                  {w_.expert_weights, w_.expert_weights_all, pairs * 4}}});
   run_experts(lw, all, w_.expert_ids_all, w_.expert_weights_all, w_.u_codes_all, w_.u_scales_all, first, count, top_k);
-  ops_.gather_rows({.rows = {w_.all_pairs_count, w_.all_pairs},
+  ops_.gather_rows({.rows = {counts + 2, m * ranks.size() * top_k},
                     .index = w_.pair_of,
                     .src = w_.expert_out,
                     .dst = w_.expert_send,
                     .row_bytes = int64_t{s_.hidden} * 2});
-  ranks.all_to_all(device, w_.expert_send, w_.expert_recv, m * top_k * s_.hidden * 2);
+  ranks.all_to_all(device, w_.expert_send, w_.expert_recv, pairs * row * 2);
   ops_.expert_home({.rows = set.rows,
                     .ids = w_.expert_ids,
                     .home = w_.home,
                     .top_k = top_k,
                     .experts_per_rank = share,
-                    .stride = static_cast<int32_t>(m) * top_k});
+                    .stride = m * top_k});
   ops_.combine({.rows = set.rows,
                 .y = w_.expert_recv,
                 .pair_of = w_.home,

@@ -124,21 +124,41 @@ RowSet V41Pass::decoder_rows() const {
           true};
 }
 
-Status V41Pass::upload_rows(const StepPlan& plan) {
-  if (plan.num_rows() > w_.limits.max_rows || plan.num_logits() > w_.limits.max_logits) {
+Status V41Model::check(const StepPlan& plan, const V41Workspace& workspace) const {
+  const V41Limits& limits = workspace.limits;
+  if (plan.num_rows() > limits.max_rows || plan.num_logits() > limits.max_logits) {
     return internal_error(fmt::format("a step of {} rows and {} logit rows exceeds the workspace's {} and {}", plan.num_rows(),
-                                      plan.num_logits(), w_.limits.max_rows, w_.limits.max_logits));
+                                      plan.num_logits(), limits.max_rows, limits.max_logits));
   }
-  if (s_.candidate_source < 0) {
+  if (options_.shape.candidate_source < 0) {
     for (const SequenceRows& sequence : plan.sequences) {
       if (sequence.decoder_begin > sequence.begin) return unsupported("decoder replay needs a model with a candidate layer");
     }
   }
-  auto& block = w_.staging[static_cast<size_t>(w_.next_staging)];
-  w_.next_staging = (w_.next_staging + 1) % V41Workspace::kStepsInFlight;
-  w_.counts = build_step_arrays(plan, m_.layout_, s_.window, w_.rows_layout.at(block.data()));
-  w_.device->upload(w_.rows.encoder.count, block.data(), block.size());
   return {};
+}
+
+Status V41Pass::upload_rows(const StepPlan& plan) {
+  DI_CHECK_OK(m_.check(plan, w_));
+  uint8_t* block = next_staging();
+  w_.counts = build_step_arrays(plan, m_.layout_, s_.window, w_.rows_layout.at(block));
+  upload_arrays(block, s_.experts_per_token);
+  return {};
+}
+
+uint8_t* V41Pass::next_staging() {
+  w_.next_staging = (w_.next_staging + 1) % V41Workspace::kStepsInFlight;
+  return w_.staging[static_cast<size_t>(w_.next_staging)].data();
+}
+
+// The row arrays of a pass, and how many rows and pairs all ranks have together.
+void V41Pass::upload_arrays(const uint8_t* block, int32_t top_k) {
+  w_.device->upload(w_.rows.encoder.count, block, static_cast<size_t>(w_.rows_layout.bytes()));
+  if (w_.limits.ranks == 1) return;
+  auto& counts = w_.all_counts_staging[static_cast<size_t>(w_.next_staging)];
+  counts = {w_.most_rows.encoder, w_.most_rows.decoder, w_.most_rows.encoder * top_k, w_.most_rows.decoder * top_k};
+  for (int32_t& count : counts) count *= w_.limits.ranks;
+  w_.device->upload(w_.all_counts, counts.data(), sizeof counts);
 }
 
 void V41Pass::upload_images(const StepPlan& plan) {

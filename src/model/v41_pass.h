@@ -37,6 +37,8 @@ class V41Pass {
   // v41_pass.cc: rows, layers, Engram, head
   void walk_layers();
   Status upload_rows(const StepPlan& plan);
+  uint8_t* next_staging();
+  void upload_arrays(const uint8_t* block, int32_t top_k);
   void upload_images(const StepPlan& plan);
   void embed();
   RowSet encoder_rows() const;
@@ -72,6 +74,8 @@ class V41Pass {
   void expert_rows_over_ranks(const LayerWeights& layer, int32_t experts, int32_t top_k, const RowSet& set);
   void run_experts(const LayerWeights& layer, Rows rows, const int32_t* ids, const float* weights, const uint8_t* codes,
                    const uint8_t* scales, int32_t first, int32_t count, int32_t top_k);
+  // Of each rank, in the buffers that hold those of all.
+  int32_t rows_of_ranks(const RowSet& set) const { return set.decoder ? w_.most_rows.decoder : w_.most_rows.encoder; }
   void shared_expert(const LayerWeights& layer, const RowSet& set);
 
   // v41_draft.cc

@@ -79,6 +79,15 @@ StepArrays StepArraysLayout::at(uint8_t* block) const {
   return carve(carver, max_rows_, max_logits_);
 }
 
+int32_t count_decoder_rows(const StepPlan& plan) {
+  Position rows = 0;
+  for (const SequenceRows& sequence : plan.sequences) {
+    const Position end = sequence.begin + sequence.count;
+    rows += end - std::clamp(sequence.decoder_begin, sequence.begin, end);
+  }
+  return static_cast<int32_t>(rows);
+}
+
 StepCounts build_step_arrays(const StepPlan& plan, const KvLayout& layout, int32_t window, const StepArrays& out) {
   StepCounts counts;
   for (const SequenceRows& sequence : plan.sequences) {

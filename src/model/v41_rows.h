@@ -53,6 +53,8 @@ struct StepCounts {
   bool candidate_window = false;  // some row is in a window of the candidate layer that a decoder row reads, now or later
 };
 
+// How many of its rows run all layers.
+int32_t count_decoder_rows(const StepPlan& plan);
 // Fills host arrays. REQUIRES: the plan fits the capacity.
 StepCounts build_step_arrays(const StepPlan& plan, const KvLayout& layout, int32_t window, const StepArrays& out);
 

@@ -88,8 +88,7 @@ void carve_moe(DeviceCarver& c, V41Workspace& w, const ModelShape& s, int64_t m)
   c.take(w.expert_ids_all, pairs);
   c.take(w.expert_weights_all, pairs);
   c.take_quantized(w.u_codes_all, w.u_scales_all, all, s.hidden);
-  c.take(w.all_rows_count, 1);
-  c.take(w.all_pairs_count, 1);
+  c.take(w.all_counts, 4);
   c.take(w.expert_send, pairs * s.hidden);
   c.take(w.expert_recv, pairs * s.hidden);
 }
@@ -169,11 +168,8 @@ Result<std::unique_ptr<V41Workspace>> V41Workspace::create(Device& device, const
     const int32_t m = w->limits.max_rows;
     const int32_t top_k = std::max(shape.experts_per_token, shape.draft_experts_per_token);
     const std::vector<int32_t> none(static_cast<size_t>(m) * static_cast<size_t>(top_k), -1);
-    const int32_t all_rows = m * limits.ranks;
-    w->all_pairs = all_rows * top_k;
+    w->most_rows = {m, m};
     device.upload(w->no_experts, none.data(), none.size() * sizeof(int32_t));
-    device.upload(w->all_rows_count, &all_rows, sizeof all_rows);
-    device.upload(w->all_pairs_count, &w->all_pairs, sizeof w->all_pairs);
     DI_CHECK_OK(device.wait(device.record()));
   }
   return w;

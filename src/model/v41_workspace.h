@@ -26,6 +26,10 @@ struct ProbePoint {
   int32_t rows;
   bool decoder_rows;  // else encoder rows
 };
+// Rows of the rank that has the most of them in a pass: so many of each rank travel to the others.
+struct MostRows {
+  int32_t encoder = 0, decoder = 0;
+};
 // Called while a step is enqueued; may download the value or upload another one (teacher forcing).
 using Probe = std::function<void(const ProbePoint&)>;
 
@@ -86,8 +90,7 @@ class V41Workspace final : public Workspace {
   float *expert_weights, *expert_weights_all;
   uint8_t *u_codes_all, *u_scales_all;
   int32_t *pair_row, *pair_slot, *pair_of, *pair_offsets, *num_pairs, *home, *no_experts;
-  int32_t* all_rows_count;        // R*M
-  int32_t* all_pairs_count;       // R*M*K
+  int32_t* all_counts;            // of all ranks: encoder rows, decoder rows, pairs of the one, pairs of the other
   Bf16 *expert_gate, *expert_up;  // [R*M*K, I]
   uint8_t *expert_h_codes, *expert_h_scales;
   Bf16 *expert_out, *expert_send, *expert_recv;  // [R*M*K, D]
@@ -129,8 +132,10 @@ class V41Workspace final : public Workspace {
   static constexpr size_t kMostRecordings = 64;
   std::map<RecordingKey, std::unique_ptr<Recording>> recordings;
 
-  int32_t all_pairs = 0;  // R * M * K, host copy
-  StepCounts counts;      // of the last step
+  StepCounts counts;  // of the last step
+  // With ranks: set by whoever deals a pass out, as each of them must say the same; the capacity where nobody does.
+  MostRows most_rows;
+  std::array<std::array<int32_t, 4>, kStepsInFlight> all_counts_staging{};
 
  private:
   V41Workspace() = default;

@@ -7,5 +7,6 @@
 
 #include "policy/fairness.h"
 #include "policy/preemption.h"
+#include "policy/ranks.h"
 #include "policy/replay.h"
 #include "policy/routing.h"

@@ -5,6 +5,10 @@
 // order of work never changes a row's inputs, so any budget gives the same bytes. Each draft has a row of its own and every row
 // of a verification yields logits: SequenceRows::num_logits - 1 drafts are verified.
 //
+// With ranks (StepBudget::ranks) the plan is made rank by rank in the same way. Each has its part of the rows, so that a step takes
+// no longer when the prompts are all on one; and of ranks with prompts those behind much context get fewer rows, so that the work
+// is equal (policy/ranks.h) and none waits long for another.
+//
 // Replay (kv_cache.md section 4): in mode `decoder` rows of the prompt before s = max(0, N - R) stop after the candidate
 // layer, and the layers behind it see window keys from s on only, for the whole life of the sequence. N is the length of
 // the original prompt, so a resumed sequence repeats exactly what the uninterrupted one did.
@@ -35,12 +39,14 @@ struct RunningSequence {
   std::span<const TokenId> drafts = {};  // of a decoding sequence, to be verified behind its last token
   int32_t draw = -1;                     // result of the step in flight that gives one more token, -1 = none
   int32_t priority = 0, tenant = 0;      // whose prompt comes first
+  int32_t rank = 0;
 };
 
 struct StepBudget {
   int32_t step_tokens = 0;  // rows of one step
   ReplayRules replay;
   int32_t hidden = 0;  // width of image rows
+  int32_t ranks = 1;
 };
 
 // `running` by admission; `shares` is memory for it, of no meaning between two calls.

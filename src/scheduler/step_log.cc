@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/json.h"
+#include "policy/ranks.h"
 
 namespace deepinfer {
 namespace {
@@ -23,14 +25,17 @@ Json row(std::initializer_list<int64_t> values) { return list_of(std::span(value
 
 Json budget_json(const StepBudget& budget) {
   const ReplayRules& r = budget.replay;
-  return row({budget.step_tokens, budget.hidden, static_cast<int64_t>(r.mode), r.keep_tokens, r.window, r.encoder_layers,
-              r.layers, r.page_tokens});
+  Json out = row({budget.step_tokens, budget.hidden, static_cast<int64_t>(r.mode), r.keep_tokens, r.window, r.encoder_layers,
+                  r.layers, r.page_tokens});
+  if (budget.ranks > 1) out.push_back(int64_t{budget.ranks});
+  return out;
 }
 
 Json running_json(const RunningSequence& s) {
   Json out = Json::object({{"at", row({static_cast<int64_t>(s.request), s.slot, s.computed, s.original_prompt_tokens,
                                        s.write_floor, s.window_floor, s.cut, s.priority, s.tenant})},
                            {"tokens", list_of(s.tokens.subspan(static_cast<size_t>(s.computed)))}});
+  if (s.rank > 0) out.set("rank", int64_t{s.rank});
   if (!s.drafts.empty()) out.set("drafts", list_of(s.drafts));
   if (s.draw >= 0) out.set("draw", int64_t{s.draw});
   if (!s.images.empty()) {
@@ -77,7 +82,8 @@ Result<StepBudget> read_budget(const Json& json) {
                                .encoder_layers = small(5),
                                .layers = small(6),
                                .page_tokens = small(7)},
-                    .hidden = small(1)};
+                    .hidden = small(1),
+                    .ranks = v.size() > 8 ? std::clamp(small(8), 1, kMaxRanks) : 1};
 }
 
 // A sequence with the memory its spans look at.
@@ -88,7 +94,13 @@ struct Recorded {
 };
 
 // `room`: what the sequences of one line may still take, in tokens and image values.
-Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& out) {
+Status read_sequence(const Json& json, const StepBudget& budget, int64_t& room, Recorded& out) {
+  const int32_t hidden = budget.hidden;
+  int64_t rank = 0;
+  if (const Json& owner = json.at("rank"); !owner.is_null()) {
+    DI_TRY(rank, owner.to_int64("rank"));
+  }
+  if (rank < 0 || rank >= budget.ranks) return corrupt("step log: a sequence is of a rank that there is not");
   DI_TRY(const auto at, integers(json.at("at"), "at", 9));
   int64_t draw = -1;
   if (const Json& drawn = json.at("draw"); !drawn.is_null()) {
@@ -123,7 +135,8 @@ Status read_sequence(const Json& json, int32_t hidden, int64_t& room, Recorded& 
               .drafts = out.drafts,
               .draw = static_cast<int32_t>(draw),
               .priority = static_cast<int32_t>(at[7]),
-              .tenant = static_cast<int32_t>(at[8])};
+              .tenant = static_cast<int32_t>(at[8]),
+              .rank = static_cast<int32_t>(rank)};
   return {};
 }
 
@@ -161,7 +174,7 @@ Status replay_step(std::string_view line) {
   std::vector<RunningSequence> running;
   int64_t room = 4 * kMostTokens;
   for (size_t i = 0; i < recorded.size(); ++i) {
-    DI_CHECK_OK(read_sequence(json.at("running")[i], budget.hidden, room, recorded[i]));
+    DI_CHECK_OK(read_sequence(json.at("running")[i], budget, room, recorded[i]));
     running.push_back(recorded[i].view);
   }
   StepPlan plan;

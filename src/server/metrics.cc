@@ -58,6 +58,24 @@ void add_steps(const EngineStats& engine, std::vector<prometheus::MetricFamily>&
   all.push_back({"deepinfer_engine_step_seconds_total", "Time of steps by what their rows are", MetricType::Counter, seconds});
 }
 
+// Nothing with one rank.
+void add_ranks(const RankStats& ranks, std::vector<prometheus::MetricFamily>& all) {
+  using prometheus::MetricType;
+  if (ranks.ranks == 1) return;
+  prometheus::MetricFamily work{"deepinfer_rank_work_rows_total", "Work of each rank, in rows without context", MetricType::Counter, {}};
+  for (int32_t r = 0; r < ranks.ranks; ++r) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"rank", std::to_string(r)}};
+    metric.counter.value = ranks.work[static_cast<size_t>(r)];
+    work.metric.push_back(std::move(metric));
+  }
+  all.push_back(std::move(work));
+  all.push_back(family("deepinfer_rank_busiest_rows_total", "Work of the rank with most of it in each step", MetricType::Counter,
+                       ranks.busiest));
+  all.push_back(family("deepinfer_rank_imbalance", "Busiest rank over the mean of all, in the mean of steps since the start",
+                       MetricType::Gauge, ranks.imbalance()));
+}
+
 void add_prefix(const PrefixStats& prefix, std::vector<prometheus::MetricFamily>& all) {
   const auto counter = [&](const char* name, const char* help, int64_t value) {
     all.push_back(family(name, help, prometheus::MetricType::Counter, static_cast<double>(value)));
@@ -289,6 +307,7 @@ std::string Metrics::text(const Reading& reading) const {
     counter("deepinfer_engine_between_steps_seconds_total", "Time between steps while there was work",
             static_cast<double>(engine.between_us) / 1e6);
     add_steps(engine, all);
+    add_ranks(engine.ranks, all);
     add_prefix(engine.prefix, all);
     add_store(engine.store, all);
     counter("deepinfer_engine_ended_total", "Requests ended by the engine", static_cast<double>(engine.ended));

@@ -93,7 +93,12 @@ void answer_scale(const ServerContext& context, Call& call) {
     const ScaleSample sample = context.host->is_local() ? ScaleSample() : context.host->remote().scale(role);
     if (sample.workers > 0) roles.set(role, described(sample));
   }
-  if (!context.host->is_local()) body.set("roles", std::move(roles));
+  if (!context.host->is_local()) {
+    body.set("roles", std::move(roles));
+  } else if (const RankStats ranks = context.host->engine().stats().ranks; ranks.ranks > 1) {
+    body.set("ranks", int64_t{ranks.ranks});
+    body.set("rank_imbalance", ranks.imbalance());
+  }
   call.headers.set("cache-control", "no-store");
   call.respond_json(200, body);
 }
