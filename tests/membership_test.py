@@ -6,42 +6,14 @@ import contextlib
 import http.server
 import json
 import os
-import shutil
 import signal
 import subprocess
 import threading
 import time
 
-from cases import LeftOut, case, main
-from cluster_harness import MODEL, free_port, story_of, worker
-from serve_harness import Server, chat_body, eventually, has, path, run, script, slow
-
-
-class Etcd:
-    def __init__(self):
-        if not has('etcd'):
-            raise LeftOut('etcd is not installed')
-        self.folder, self.ports, self.process = path(f'etcd-{time.monotonic_ns()}'), (free_port(), free_port()), None
-        self.url = f'http://127.0.0.1:{self.ports[0]}'
-        self.start()
-
-    def start(self):
-        peer = f'http://127.0.0.1:{self.ports[1]}'
-        self.process = subprocess.Popen(
-            ['etcd', '--data-dir', self.folder, '--logger', 'zap', '--log-level', 'error', '--listen-client-urls', self.url, '--advertise-client-urls', self.url,
-             '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', f'default={peer}'], stderr=subprocess.DEVNULL)
-
-    def kill(self, forget=False):
-        self.process.kill()
-        self.process.wait()
-        if forget:
-            shutil.rmtree(self.folder)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
+from cases import case, main
+from cluster_harness import MODEL, Etcd, story_of, worker
+from serve_harness import Server, chat_body, eventually, path, run, script, slow
 
 
 def member(etcd, **more):
