@@ -37,6 +37,7 @@ struct Flight {
   int32_t account = -1;    // of its tenant
   bool is_queued = false;  // it stands in the lanes and has not been placed yet
   Usage usage;             // of the first placement
+  std::optional<PrefixVerdict> prefix;  // the same
 };
 
 // Its prompt is computed, and the rest of the answer is somebody else's.

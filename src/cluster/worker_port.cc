@@ -30,7 +30,11 @@ class HubWorkerPort final : public WorkerPort {
   Status start() {
     FrameHubOptions pages = options_.hub;
     pages.port = options_.page_port;
-    DI_TRY(exchange_, PageExchange::open({.hub = pages}));
+    if (options_.role != WorkerRole::kEncode) {
+      DI_TRY(exchange_, PageExchange::open({.hub = pages}));
+    }
+    // Its thread may have a peer before the hub is known here: that one waits in greet().
+    const std::lock_guard lock(mutex_);
     DI_TRY(hub_, FrameHub::open(options_.hub,
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
@@ -42,8 +46,10 @@ class HubWorkerPort final : public WorkerPort {
   uint16_t port() const override { return hub_->port(); }
 
   void serve(Host& host) override {
-    const Engine::TransferSizes sizes = host.engine().transfer_sizes();
-    exchange_->serve({host.facts().fingerprint, sizes.page, sizes.state, sizes.whole});
+    if (exchange_) {
+      const Engine::TransferSizes sizes = host.engine().transfer_sizes();
+      exchange_->serve({host.facts().fingerprint, sizes.page, sizes.state, sizes.whole});
+    }
     const std::lock_guard lock(mutex_);
     host_ = &host;
     for (auto& [link, router] : routers_) say_hello(link, router);
@@ -89,7 +95,7 @@ class HubWorkerPort final : public WorkerPort {
     constexpr const char* kPictures =
         "# HELP deepinfer_worker_pictures_total Pictures encoded for routers\n# TYPE deepinfer_worker_pictures_total counter\n"
         "deepinfer_worker_pictures_total {}\n";
-    return metrics_text(exchange_->stats()) + fmt::format(kPictures, pictures_.load());
+    return metrics_text(exchange_ ? exchange_->stats() : PageExchangeStats()) + fmt::format(kPictures, pictures_.load());
   }
 
   size_t num_running() const override {
@@ -120,7 +126,7 @@ class HubWorkerPort final : public WorkerPort {
   // Once there is somebody to speak for.
   void say_hello(LinkId link, Router& router) {
     if (!host_ || std::exchange(router.greeted, true)) return;
-    const HelloMessage hello{.facts = host_->facts(), .role = options_.role, .page_port = exchange_->port()};
+    const HelloMessage hello{.facts = host_->facts(), .role = options_.role, .page_port = exchange_ ? exchange_->port() : uint16_t{0}};
     hub_->send(link, HelloMessage::kType, write_message(hello));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
@@ -144,9 +150,9 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   void report(LinkId link, Router& router) {
-    const Engine& engine = std::as_const(*host_).engine();
-    const EngineStats stats = engine.stats();
-    const EngineProgress progress = engine.progress();
+    const Engine* const engine = host_->is_local() ? &std::as_const(*host_).engine() : nullptr;
+    const EngineStats stats = engine ? engine->stats() : EngineStats();
+    const EngineProgress progress = engine ? engine->progress() : EngineProgress();
     const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
     const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
     const StepTimes& decoded = stats.times[static_cast<size_t>(StepKind::kDecode)];

@@ -38,7 +38,8 @@ constexpr std::string_view kMagic = "deepinfer frames 1\n";
 constexpr size_t kNonceBytes = 32, kProofBytes = 64;  // the proof in hexadecimal digits
 constexpr size_t kHeadBytes = 5;                      // u32 length, u8 type
 constexpr size_t kReadBytes = 256 << 10;
-constexpr int32_t kMostUnproven = 64;
+constexpr size_t kMostStrangers = 64;
+constexpr int64_t kStrangerUs = 2'000'000;
 constexpr unsigned kUserTimeoutMs = 15'000;
 
 std::string random_bytes(size_t count) {
@@ -60,7 +61,7 @@ struct Link {
   std::optional<ssl::stream<tcp::socket&>> secure;
   asio::steady_timer timer;  // of the handshake
   std::string nonce, received;
-  bool counted = false, proven = false, closed = false, writing = false;
+  bool proven = false, closed = false, writing = false;
   std::vector<char> buffer;   // once proven
   size_t begin = 0, end = 0;  // of what has not been understood yet
   std::string handshake, unsent, in_write;
@@ -192,7 +193,8 @@ class AsioHub final : public FrameHub {
   }
 
   void limit_handshake(const LinkPtr& link) {
-    link->timer.expires_after(std::chrono::microseconds(options_.handshake_us));
+    const int64_t limit_us = link->calls ? options_.handshake_us : std::min(options_.handshake_us, kStrangerUs);
+    link->timer.expires_after(std::chrono::microseconds(limit_us));
     link->timer.async_wait([this, link](Ec ec) {
       if (!ec && !link->proven) drop(link, {ErrorCode::kUnavailable, "the peer did not prove its secret in time"});
     });
@@ -228,7 +230,7 @@ class AsioHub final : public FrameHub {
                                                                                 : "the peer has another secret"});
         link->proven = true;
         link->buffer.resize(kReadBytes);
-        --unproven_;
+        std::erase(strangers_, link);
         link->timer.cancel();
         handlers_.opened(link->id);
         flush(link);
@@ -237,13 +239,18 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  // Too many: the one that has waited longest makes room. Whoever knows the secret proves it within some round trips, so those
+  // that do not cannot crowd it out.
+  void meet_stranger(const LinkPtr& link) {
+    limit_handshake(link);
+    strangers_.push_back(link);
+    if (strangers_.size() > kMostStrangers)
+      drop(strangers_.front(), {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
+  }
+
   void begin(const LinkPtr& link) {
     links_[link->id] = link;
-    ++unproven_;
-    link->counted = true;
-    if (!link->calls) limit_handshake(link);
-    if (!link->calls && unproven_ > kMostUnproven)
-      return drop(link, {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
+    if (!link->calls) meet_stranger(link);
     Ec ignored;
     set_user_timeout(link->socket.native_handle());
     link->socket.set_option(tcp::no_delay(true), ignored);
@@ -356,7 +363,7 @@ class AsioHub final : public FrameHub {
   // By value: the table's own pointer goes with the entry.
   void drop(LinkPtr link, const Error& why) {
     if (std::exchange(link->closed, true)) return;
-    if (link->counted && !link->proven) --unproven_;
+    std::erase(strangers_, link);
     Ec ignored;
     link->socket.close(ignored);
     link->timer.cancel();
@@ -381,7 +388,7 @@ class AsioHub final : public FrameHub {
   std::vector<std::pair<LinkId, std::string>> outbox_, sending_;
   std::vector<LinkPtr> touched_;
   bool quiet_ = false;
-  int32_t unproven_ = 0;
+  std::vector<LinkPtr> strangers_;  // accepted and not proven yet, the oldest first
   std::thread thread_;
 };
 
