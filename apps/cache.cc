@@ -23,10 +23,7 @@ struct CacheSettings {
   void visit(FieldVisitor visit) {
     visit({.name = "url", .target = &url, .help = "the server", .value = "URL"});
     visit({.name = "key", .target = &key, .help = "API key for it", .value = "KEY"});
-    visit({.name = "ca-file",
-           .target = &ca_file,
-           .help = "certificates to trust instead of the system's",
-           .value = "FILE"});
+    visit({.name = "ca-file", .target = &ca_file, .help = "certificates to trust instead of the system's", .value = "FILE"});
     visit({.name = "store", .target = &store.folder, .help = "folder of the KV store [in the XDG cache folder]", .value = "DIR"});
     visit({.name = "store-key-file",
            .target = &store.key_file,

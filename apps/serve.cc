@@ -84,6 +84,9 @@ class ServeCommand final : public Command {
                                if (port) {
                                  options.pages_changed = [&](std::span<const PageChange> changes) { port->note_pages(changes); };
                                  options.metrics = [&] { return port->metrics(); };
+                                 options.pictures_share = [&] {
+                                   return static_cast<double>(port->num_running()) / kPicturesAtOnce;
+                                 };
                                }
                                return Host::open(settings, std::move(options));
                              }));

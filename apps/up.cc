@@ -223,7 +223,7 @@ class LocalCluster {
 
   const ClusterFile& cluster_;
   const std::string secret_;
-  std::string etcd_;           // endpoints; "" = none
+  std::string etcd_;                          // endpoints; "" = none
   std::optional<ScratchFolder> etcd_folder_;  // behind etcd, which is among the children
   Supervisor children_;
   HttpClient scale_client_;

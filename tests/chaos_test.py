@@ -75,7 +75,7 @@ class Chaos:
 
     def __init__(self, stack, roles, draw):
         self.stack, self.draw, self.done, self.roles = stack, draw, {}, roles
-        self.workers = [None] * len(roles)
+        self.workers, self.moved = [None] * len(roles), 0  # as routers that are gone have told
         self.acts = [self.kill, self.stop_for_a_while]
 
     def start(self, i, port, *flags, **more):
@@ -253,6 +253,7 @@ class MemberChaos(Chaos):
 
     def kill_router(self):
         k = self.draw.randrange(2)
+        self.moved += self.routers[k].metric('deepinfer_router_moved_total')
         self.routers[k].process.kill()
         self.routers[k].process.wait()
         self.start_router(k, self.routers[k].port)
@@ -382,6 +383,7 @@ def torment(kind, roles, behind='', pictures=False):
         for thread in clients:
             thread.join()
         told = {name: sum(router.metric(f'deepinfer_router_{name}_total') for router in chaos.routers) for name in ('moved', 'handed')}
+        told['moved'] += chaos.moved
         lost = {name: sum(one.metric(f'deepinfer_hand_over_{name}_total') for one in chaos.workers) for name in ('retried', 'lost', 'late')}
         print(f'{len(answered)} answers, {len(refused)} refused, {len(broken)} broken, {told}, {lost}, {chaos.done}', flush=True)
         assert not wrong, wrong[0]

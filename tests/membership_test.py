@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 from cases import case, main
 from cluster_harness import MODEL, Etcd, story_of, worker
@@ -82,6 +83,20 @@ def service_goes_on_without_etcd():
                 assert router.metric('deepinfer_router_worker_ready') == 2
                 time.sleep(0.2)
         assert story_of(router, 2, 300) == expected and first.process.poll() is None
+
+
+@case
+def an_entry_removed_by_hand_is_there_again():
+    with Etcd() as etcd, member(etcd) as first, router_of(etcd) as router:
+        has_ready(router, 1)
+        key = base64.b64encode(f'/deepinfer/test/workers/all/127.0.0.1:{first.worker_port}'.encode()).decode()
+
+        def ask_etcd(what):
+            body = json.dumps({'key': key}).encode()
+            return json.load(urllib.request.urlopen(f'{etcd.url}/v3/kv/{what}', body))
+        assert ask_etcd('deleterange')['deleted'] == '1'
+        eventually(lambda: 'kvs' in ask_etcd('range'), 'the entry stays away', 6)
+        assert known(router) == 1 and router.metric('deepinfer_router_worker_ready') == 1
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):

@@ -23,9 +23,6 @@ TEST(Membership, EntriesReadBack) {
   EXPECT_FALSE(parse_member("other", key, member_value(there)));
 }
 
-TEST(Membership, BytesAsBase64AndBack) {
-}
-
 TEST(Membership, EndpointsOfEtcd) {
   const auto read = parse_etcd_endpoints("10.0.0.5:2379,https://etcd/");
   ASSERT_TRUE(read);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "host/constraint_source.h"
 #include "host/constraints.h"
+#include "server/metric_text.h"
 #include "server/workers.h"
 
 namespace deepinfer {
@@ -92,10 +93,11 @@ class HubWorkerPort final : public WorkerPort {
   void drain() override { draining_ = true; }
 
   std::string metrics() const override {
-    constexpr const char* kPictures =
-        "# HELP deepinfer_worker_pictures_total Pictures encoded for routers\n# TYPE deepinfer_worker_pictures_total counter\n"
-        "deepinfer_worker_pictures_total {}\n";
-    return metrics_text(exchange_ ? exchange_->stats() : PageExchangeStats()) + fmt::format(kPictures, pictures_.load());
+    return metrics_text(exchange_ ? exchange_->stats() : PageExchangeStats()) +
+           metric_text({{.name = "deepinfer_worker_pictures_total",
+                         .help = "Pictures encoded for routers",
+                         .is_counter = true,
+                         .value = static_cast<double>(pictures_.load())}});
   }
 
   size_t num_running() const override {
@@ -126,7 +128,8 @@ class HubWorkerPort final : public WorkerPort {
   // Once there is somebody to speak for.
   void say_hello(LinkId link, Router& router) {
     if (!host_ || std::exchange(router.greeted, true)) return;
-    const HelloMessage hello{.facts = host_->facts(), .role = options_.role, .page_port = exchange_ ? exchange_->port() : uint16_t{0}};
+    const HelloMessage hello{
+        .facts = host_->facts(), .role = options_.role, .page_port = exchange_ ? exchange_->port() : uint16_t{0}};
     hub_->send(link, HelloMessage::kType, write_message(hello));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
@@ -351,7 +354,7 @@ class HubWorkerPort final : public WorkerPort {
   std::unordered_set<PageKey, PageKeyHash> pages_;
   std::unique_ptr<PageExchange> exchange_;
   std::unique_ptr<FrameHub> hub_;
-  Workers helpers_{2};  // last: its threads go first, then the hub's
+  Workers helpers_{kPicturesAtOnce};  // last: its threads go first, then the hub's
 };
 
 }  // namespace

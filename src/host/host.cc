@@ -112,8 +112,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
     DI_TRY(host->device_, open_device(settings.device, settings.threads));
   }
   DI_TRY(host->tokenizer_, open_tokenizer(model));
-  DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_,
-                                   {model, settings.threads, options.progress, options.pictures_only}));
+  DI_TRY(host->model_,
+         open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress, options.pictures_only}));
   ImageLimits images;
   images.fetch = std::move(options.fetch_image);
   // Pictures are encoded where the weights are, beside the engine's steps.
@@ -133,7 +133,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(engine.replay, parse_replay_mode(settings.replay));
   host->remote_.metrics = std::move(options.metrics);
   if (options.pictures_only) {
-    DI_CHECK_OK(host->refuse_answers(engine));
+    DI_CHECK_OK(host->refuse_answers(engine, std::move(options.pictures_share)));
     return host;
   }
   engine.clock = options.clock;
@@ -171,13 +171,15 @@ Result<std::unique_ptr<Host>> Host::open_remote(const HostSettings& settings, Ho
 }
 
 // Routers compare facts: they are those of the engine that there would be.
-Status Host::refuse_answers(const EngineOptions& options) {
+Status Host::refuse_answers(const EngineOptions& options, std::function<double()> pictures_share) {
   DI_TRY(const EngineOptions resolved, resolve(*model_, options));
   remote_.service = std::make_unique<NoAnswers>();
   remote_.facts = facts_of(*model_, resolved);
   remote_.health = [] { return Status(); };
   remote_.leave = [] {};
-  remote_.scale = [](std::string_view) { return ScaleSample{.workers = 1}; };
+  remote_.scale = [share = std::move(pictures_share)](std::string_view) {
+    return ScaleSample{.workers = 1, .active_share = share ? share() : 0};
+  };
   return {};
 }
 

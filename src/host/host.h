@@ -40,6 +40,7 @@ struct HostOptions {
   std::function<void(std::span<const PageChange>)> pages_changed;  // EngineOptions::pages_changed
   std::function<std::string()> metrics;                            // RemoteService::metrics
   bool pictures_only = false;                                      // image_encoder() alone; service() refuses everything
+  std::function<double()> pictures_share;                          // then: how busy it is, for autoscalers
   std::string state_folder;                                        // what speculation learns is kept here; "" = nowhere
   std::string store_folder;                                        // of the KV store when the settings name none; "" = none then
   // Fetches the link of an image (images/resolve.h says what it must refuse); empty = links are refused.
@@ -101,7 +102,7 @@ class Host {
  private:
   Host();
   Status open_engine(EngineOptions options);
-  Status refuse_answers(const EngineOptions& options);
+  Status refuse_answers(const EngineOptions& options, std::function<double()> pictures_share);
   void open_recipe(const std::string& model);
   // In the order in which they depend on each other.
   std::unique_ptr<Device> device_;

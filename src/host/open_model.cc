@@ -35,7 +35,8 @@ Result<std::unique_ptr<LanguageModel>> open_scripted(const std::string& path, co
 }
 
 Error no_tower(const std::string& name) {
-  return invalid_argument(fmt::format("{} has no vision tower: a worker that encodes pictures needs a checkpoint with one", name));
+  return invalid_argument(
+      fmt::format("{} has no vision tower: a worker that encodes pictures needs a checkpoint with one", name));
 }
 
 Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::string name,
@@ -60,7 +61,8 @@ Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::stri
     }
     options.token_map = std::move(map.class_of);
   }
-  DI_TRY(options.weights, bind_weights(std::move(checkpoint), options.shape, {.pictures_only = pictures_only, .progress = progress}));
+  DI_TRY(options.weights,
+         bind_weights(std::move(checkpoint), options.shape, {.pictures_only = pictures_only, .progress = progress}));
   options.progress = progress;
   DI_TRY(std::unique_ptr<V41Model> model, V41Model::create(device, std::move(options)));
   return std::unique_ptr<LanguageModel>(std::move(model));
@@ -87,7 +89,8 @@ Result<std::unique_ptr<LanguageModel>> open_model(Device& device, const Tokenize
     return open_checkpoint(device, options.model, std::move(checkpoint), tokenizer, {}, options.pictures_only);
   }
   DI_TRY(auto checkpoint, Checkpoint::open(options.model));
-  return open_checkpoint(device, folder_name(options.model), std::move(checkpoint), tokenizer, options.progress, options.pictures_only);
+  return open_checkpoint(device, folder_name(options.model), std::move(checkpoint), tokenizer, options.progress,
+                         options.pictures_only);
 }
 
 }  // namespace deepinfer

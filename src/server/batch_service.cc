@@ -12,8 +12,8 @@
 #include "api/json_body.h"
 #include "api/list_page.h"
 #include "api/multipart.h"
-#include "base/scratch_folder.h"
 #include "base/file.h"
+#include "base/scratch_folder.h"
 #include "server/batch.h"
 
 namespace deepinfer {

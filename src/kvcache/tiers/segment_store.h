@@ -114,6 +114,10 @@ class SegmentStore {
     int64_t closes_s = 0;
   };
 
+  struct Other {
+    int64_t created_s = 0, expires_s = 0;  // of a segment of another fingerprint; 0: never
+  };
+
   SegmentStore(StoreDisk& disk, const Clock& clock, const SegmentStoreOptions& options);
   int64_t pace_us() const { return (options_.pace ? options_.pace : &clock_)->now_us(); }
   int64_t now_s() const { return clock_.now_us() / 1'000'000; }
@@ -173,12 +177,9 @@ class SegmentStore {
   std::unique_ptr<DiskLock> writer_lock_;
   uint64_t writer_ = 0, next_sequence_ = 1;
   int64_t write_again_us_ = 0;
-  std::unordered_set<std::string> rejected_;         // paths of segments that are not for us
-  struct Other {
-    int64_t created_s = 0, expires_s = 0;  // 0: never
-  };
-  std::unordered_map<std::string, Other> others_;    // segments of other fingerprints, by path
-  int64_t look_again_us_ = 0;                        // at them
+  std::unordered_set<std::string> rejected_;       // paths of segments that are not for us
+  std::unordered_map<std::string, Other> others_;  // segments of other fingerprints, by path
+  int64_t look_again_us_ = 0;                      // at them
   int32_t others_read_ = 0;
 
   mutable std::mutex index_;       // never held while the disk is asked; guards what follows

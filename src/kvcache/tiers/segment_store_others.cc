@@ -52,7 +52,8 @@ Result<SegmentStore::Other> SegmentStore::look_at_other(const std::string& path)
   return out;
 }
 
-// Whose writer lives is no leftover: its segments go by age like ours, and the newest of each class, which it may be writing, stay.
+// Whose writer lives is no leftover: its segments go by age like ours, and the newest of each class, which it may be writing,
+// stay.
 void SegmentStore::spare_neighbours(std::span<StoreFile> files) {
   std::map<std::pair<std::string, uint64_t>, bool> living;
   SegmentName name, next;
