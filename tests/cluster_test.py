@@ -254,7 +254,7 @@ def up_names_its_children_and_gives_up_what_never_starts():
     lame = run('up', path('lame.toml'))
     lines = lame.stderr.decode().strip().split('\n')
     assert lame.returncode != 0 and '/no/such/model' in lines[-1] and ('worker 1' in lines[-1] or 'router' in lines[-1]), lines
-    assert any(line.startswith('deepinfer: worker 1: /no/such/model') for line in lines), lines
+    assert any(line.startswith('deepinfer: worker 1: model /no/such/model') for line in lines), lines
     with Server(command=('up', path('well.toml'))) as up:
         eventually(lambda: up.metric('deepinfer_router_worker_ready') == 1, 'not ready')
         up.process.send_signal(signal.SIGTERM)
