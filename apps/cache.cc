@@ -17,12 +17,13 @@ namespace {
 const std::array<std::string, 5> kKinds = {"why", "ls", "stat", "verify", "drop"};
 
 struct CacheSettings {
-  std::string url = "http://127.0.0.1:8080", key;
+  std::string url = "http://127.0.0.1:8080", key, ca_file;
   CacheStoreSettings store;
   bool json = false;
   void visit(FieldVisitor visit) {
     visit({.name = "url", .target = &url, .help = "the server", .value = "URL"});
     visit({.name = "key", .target = &key, .help = "API key for it", .value = "KEY"});
+    visit({.name = "ca-file", .target = &ca_file, .help = "certificates to trust instead of the system's", .value = "FILE"});
     visit({.name = "store", .target = &store.folder, .help = "folder of the KV store [in the XDG cache folder]", .value = "DIR"});
     visit({.name = "store-key-file",
            .target = &store.key_file,
@@ -103,7 +104,7 @@ class CacheCommand final : public Command {
     while (base.ends_with('/')) base.pop_back();
     HttpCall call{.url = fmt::format("{}/v1/cache/why/{}", base, words_[1])};
     if (!settings_.key.empty()) call.headers.set("authorization", "Bearer " + settings_.key);
-    DI_TRY(const HttpReply reply, HttpClient().send(call));
+    DI_TRY(const HttpReply reply, HttpClient({.ca_file = settings_.ca_file}).send(call));
     const Result<Json> body = Json::parse(reply.body);
     if (reply.status != 200) {
       const Json message = body ? body->at("error").at("message") : Json();

@@ -14,6 +14,10 @@ struct DoctorSettings {
   void visit(FieldVisitor visit) {
     visit({.name = "url", .target = &options.url, .help = "a server to check instead of this machine", .value = "URL"});
     visit({.name = "key", .target = &options.key, .help = "API key for it", .value = "KEY"});
+    visit({.name = "ca-file",
+           .target = &options.ca_file,
+           .help = "certificates to trust instead of the system's",
+           .value = "FILE"});
     visit({.name = "served-model", .target = &options.model, .help = "model to ask for [the first it lists]", .value = "NAME"});
     visit({.name = "timeout", .target = &timeout, .help = "without a byte", .value = "SECONDS", .min = 0.1, .max = 1e6});
     visit(

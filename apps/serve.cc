@@ -80,9 +80,13 @@ class ServeCommand final : public Command {
     ProgressBar bar("loading");
     DI_CHECK_OK(server->load([&](int64_t done, int64_t total) { bar.show(done, total); },
                              [&](const HostSettings& settings, HostOptions options) {
+                               options.pictures_only = worker_.role == "encode";
                                if (port) {
                                  options.pages_changed = [&](std::span<const PageChange> changes) { port->note_pages(changes); };
                                  options.metrics = [&] { return port->metrics(); };
+                                 options.pictures_share = [&] {
+                                   return static_cast<double>(port->num_running()) / kPicturesAtOnce;
+                                 };
                                }
                                return Host::open(settings, std::move(options));
                              }));

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <optional>
 
 #include "apps/command.h"
@@ -15,7 +14,9 @@
 #include "apps/terminal.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/scratch_folder.h"
 #include "cluster/cluster_file.h"
+#include "cluster/etcd.h"
 #include "cluster/supervisor.h"
 #include "net/http_client.h"
 #include "policy/autoscale.h"
@@ -24,6 +25,8 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kDrainUs = 40'000'000, kScaleUs = 1'000'000;
+constexpr int64_t kEtcdCallUs = 500'000;
+constexpr int kEtcdTries = 100, kEtcdPauseUs = 100'000;
 
 // A port of this machine that nobody has now.
 Result<uint16_t> free_port() {
@@ -65,28 +68,6 @@ class SecretFile {
  private:
   SecretFile() = default;
   int handle_ = -1;
-};
-
-// A folder that goes with this process.
-class ScratchFolder {
- public:
-  ScratchFolder() = default;
-  ScratchFolder(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  Status create() {
-    std::error_code ec;
-    std::string path = (std::filesystem::temp_directory_path(ec) / "deepinfer-etcd-XXXXXX").string();
-    if (ec || !::mkdtemp(path.data())) return io_error("no folder for the data of etcd can be made in " + path);
-    path_ = path;
-    return {};
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // Of a flag; "" when it is not there.
@@ -167,15 +148,23 @@ class LocalCluster {
 
   // One member, for this run only; whoever is on this machine may read and write it, but without the secret no link opens.
   Status start_etcd() {
-    DI_CHECK_OK(etcd_folder_.create());
+    DI_TRY(ScratchFolder folder, ScratchFolder::create("etcd"));
+    etcd_folder_.emplace(std::move(folder));
     DI_TRY(const uint16_t clients, free_port());
     DI_TRY(const uint16_t peers, free_port());
     etcd_ = fmt::format("http://127.0.0.1:{}", clients);
     const std::string peer = fmt::format("http://127.0.0.1:{}", peers);
-    std::vector<std::string> words = {"--data-dir", etcd_folder_.path(), "--logger", "zap", "--log-level", "error"};
+    std::vector<std::string> words = {"--data-dir", etcd_folder_->path(), "--logger", "zap", "--log-level", "error"};
     words.insert(words.end(), {"--listen-client-urls", etcd_, "--advertise-client-urls", etcd_, "--listen-peer-urls", peer,
                                "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer});
-    return children_.start({.name = "etcd", .words = std::move(words), .is_quiet = true, .program = "etcd"});
+    DI_CHECK_OK(children_.start({.name = "etcd", .words = std::move(words), .is_quiet = true, .program = "etcd"}));
+    // Whoever asks before it answers would tell of an outage.
+    Etcd etcd({.endpoints = {etcd_}, .call_us = kEtcdCallUs});
+    for (int tries = 0; tries < kEtcdTries && !etcd.grant(1); ++tries) {
+      DI_CHECK_OK(children_.tend());
+      ::usleep(kEtcdPauseUs);
+    }
+    return {};
   }
 
   static std::string worker_name(const Group& group, int32_t i) {
@@ -191,19 +180,21 @@ class LocalCluster {
     if (wanted == group.running) return {};
     const std::string role = group.described.role == "all" ? "" : group.described.role + " ";
     print_note(fmt::format("{} {}worker(s) instead of {}: {:.0f} % used", wanted, role, group.running, busy * 100));
-    while (group.running < wanted) DI_CHECK_OK(add_worker(group));
+    while (group.running < wanted) DI_CHECK_OK(add_worker(group, true));
     while (group.running > wanted) children_.retire(worker_name(group, --group.running));
     return {};
   }
 
-  Status add_worker(Group& group) {
+  // `later`: others serve already, and one that does not start must not end them.
+  Status add_worker(Group& group, bool later = false) {
     const uint16_t port = group.ports[static_cast<size_t>(group.running)];
     std::vector<std::string> words = {"serve", "--worker-port", fmt::format("{}", port), "--cluster-secret", secret_};
     words.insert(words.end(), group.described.words.begin(), group.described.words.end());
     if (!etcd_.empty()) words.insert(words.end(), {"--etcd", etcd_});
     add_unless_set(words, "--port", "0");
     add_unless_set(words, "--access-log", "off");
-    return children_.start({.name = worker_name(group, group.running++), .words = std::move(words), .is_quiet = true});
+    return children_.start(
+        {.name = worker_name(group, group.running++), .words = std::move(words), .is_quiet = true, .may_fail = later});
   }
 
   // Where the router tells how busy it is; any free port becomes a certain one for that.
@@ -232,8 +223,8 @@ class LocalCluster {
 
   const ClusterFile& cluster_;
   const std::string secret_;
-  std::string etcd_;           // endpoints; "" = none
-  ScratchFolder etcd_folder_;  // behind etcd, which is among the children
+  std::string etcd_;                          // endpoints; "" = none
+  std::optional<ScratchFolder> etcd_folder_;  // behind etcd, which is among the children
   Supervisor children_;
   HttpClient scale_client_;
   const SteadyClock clock_;

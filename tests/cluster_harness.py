@@ -3,11 +3,14 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import socket
+import subprocess
 import threading
+import time
 
-from cases import ROOT
-from serve_harness import Server, chat_body, events, eventually, picture
+from cases import LeftOut, ROOT
+from serve_harness import Server, chat_body, events, eventually, has, path, picture
 
 MODEL = os.path.join(ROOT, 'models/tiny-v41')
 
@@ -18,11 +21,38 @@ def free_port():
         return sock.getsockname()[1]
 
 
-def worker(*flags, port=None, model=MODEL):
+def worker(*flags, port=None, model=MODEL, **more):
     port = port or free_port()
-    server = Server('--worker-port', str(port), *flags, model=model)
+    server = Server('--worker-port', str(port), *flags, model=model, **more)
     server.worker_port = port
     return server
+
+
+class Etcd:
+    def __init__(self):
+        if not has('etcd'):
+            raise LeftOut('etcd is not installed')
+        self.folder, self.ports, self.process = path(f'etcd-{time.monotonic_ns()}'), (free_port(), free_port()), None
+        self.url = f'http://127.0.0.1:{self.ports[0]}'
+        self.start()
+
+    def start(self):
+        peer = f'http://127.0.0.1:{self.ports[1]}'
+        self.process = subprocess.Popen(
+            ['etcd', '--data-dir', self.folder, '--logger', 'zap', '--log-level', 'error', '--listen-client-urls', self.url, '--advertise-client-urls', self.url,
+             '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', f'default={peer}'], stderr=subprocess.DEVNULL)
+
+    def kill(self, forget=False):
+        self.process.kill()
+        self.process.wait()
+        if forget:
+            shutil.rmtree(self.folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
 
 
 def story_of(server, seed, tokens=160, timeout=120, behind=''):

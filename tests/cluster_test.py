@@ -247,6 +247,30 @@ def up_starts_restarts_and_stops_a_cluster():
 
 
 @case
+def up_names_its_children_and_gives_up_what_never_starts():
+    for name, model in (('lame', '/no/such/model'), ('well', slow(5))):
+        with open(path(f'{name}.toml'), 'w') as file:
+            file.write(f'[router]\nport = 0\naccess-log = "off"\n[worker]\ncount = 1\nthreads = 1\nstore = "{path("kv")}"\nmodel = "{model}"\n')
+    lame = run('up', path('lame.toml'))
+    lines = lame.stderr.decode().strip().split('\n')
+    assert lame.returncode != 0 and '/no/such/model' in lines[-1] and ('worker 1' in lines[-1] or 'router' in lines[-1]), lines
+    assert any(line.startswith('deepinfer: worker 1: model /no/such/model') for line in lines), lines
+    with Server(command=('up', path('well.toml'))) as up:
+        eventually(lambda: up.metric('deepinfer_router_worker_ready') == 1, 'not ready')
+        up.process.send_signal(signal.SIGTERM)
+        said = up.process.communicate(timeout=20)[1].decode()
+    assert 'deepinfer: worker 1: KV store in ' in said and 'deepinfer: deepinfer' not in said, said
+
+
+@case
+def a_folder_that_cannot_be_written_is_told_at_the_start():
+    with open(path('a-file'), 'w'):
+        for flag in ('--store', '--data'):
+            wrong = run('serve', '--port', '0', '-m', slow(5), flag, path('a-file'))
+            assert wrong.returncode != 0 and wrong.stderr.decode().count('\n') == 1 and path('a-file') in wrong.stderr.decode(), wrong
+
+
+@case
 def workers_follow_a_wave():
     model = slow(20)
     with open(path('wave.toml'), 'w') as file:

@@ -6,42 +6,15 @@ import contextlib
 import http.server
 import json
 import os
-import shutil
 import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
-from cases import LeftOut, case, main
-from cluster_harness import MODEL, free_port, story_of, worker
-from serve_harness import Server, chat_body, eventually, has, path, run, script, slow
-
-
-class Etcd:
-    def __init__(self):
-        if not has('etcd'):
-            raise LeftOut('etcd is not installed')
-        self.folder, self.ports, self.process = path(f'etcd-{time.monotonic_ns()}'), (free_port(), free_port()), None
-        self.url = f'http://127.0.0.1:{self.ports[0]}'
-        self.start()
-
-    def start(self):
-        peer = f'http://127.0.0.1:{self.ports[1]}'
-        self.process = subprocess.Popen(
-            ['etcd', '--data-dir', self.folder, '--logger', 'zap', '--log-level', 'error', '--listen-client-urls', self.url, '--advertise-client-urls', self.url,
-             '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', f'default={peer}'], stderr=subprocess.DEVNULL)
-
-    def kill(self, forget=False):
-        self.process.kill()
-        self.process.wait()
-        if forget:
-            shutil.rmtree(self.folder)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
+from cases import case, main
+from cluster_harness import MODEL, Etcd, story_of, worker
+from serve_harness import Server, chat_body, eventually, path, run, script, slow
 
 
 def member(etcd, **more):
@@ -110,6 +83,20 @@ def service_goes_on_without_etcd():
                 assert router.metric('deepinfer_router_worker_ready') == 2
                 time.sleep(0.2)
         assert story_of(router, 2, 300) == expected and first.process.poll() is None
+
+
+@case
+def an_entry_removed_by_hand_is_there_again():
+    with Etcd() as etcd, member(etcd) as first, router_of(etcd) as router:
+        has_ready(router, 1)
+        key = base64.b64encode(f'/deepinfer/test/workers/all/127.0.0.1:{first.worker_port}'.encode()).decode()
+
+        def ask_etcd(what):
+            body = json.dumps({'key': key}).encode()
+            return json.load(urllib.request.urlopen(f'{etcd.url}/v3/kv/{what}', body))
+        assert ask_etcd('deleterange')['deleted'] == '1'
+        eventually(lambda: 'kvs' in ask_etcd('range'), 'the entry stays away', 6)
+        assert known(router) == 1 and router.metric('deepinfer_router_worker_ready') == 1
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):

@@ -7,8 +7,8 @@ import signal
 import threading
 
 from cases import case, main
-from cluster_harness import MODEL, cluster, in_parallel, long_text, requests_of_all_kinds, story_of, words_of
-from serve_harness import Server, chat_body, eventually, path, picture, run
+from cluster_harness import MODEL, cluster, in_parallel, long_text, requests_of_all_kinds, story_of, words_of, worker
+from serve_harness import Server, chat_body, eventually, path, picture, run, slow
 
 
 def machine():
@@ -119,6 +119,35 @@ def a_short_prompt_or_a_known_one_stays_where_it_is():
         # The first turn was handed over; the decoder had its pages then.
         assert router.metric('deepinfer_router_handed_total') == 1
         assert workers[0].metric('deepinfer_engine_accepted_total') == 1
+
+
+@case
+def an_encode_worker_has_eyes_only():
+    with worker() as whole, worker('--role', 'encode') as eyes:
+        assert eyes.memory() < whole.memory() / 2, (eyes.memory(), whole.memory())
+        assert eyes.ask('GET', '/health/ready')[0] == 200 and eyes.metric('deepinfer_engine_pages') == 0
+        error = eyes.error(400, 'POST', '/v1/chat/completions', chat_body())
+        assert 'encodes pictures' in error['message'] and 'router' in error['message'], error
+        # A router that knows nobody else says so, and one that does gets its pictures from there.
+        flags = ('--workers', f'127.0.0.1:{eyes.worker_port},127.0.0.1:{whole.worker_port}')
+        with Server(*flags, model=MODEL, command='route') as router:
+            eventually(lambda: router.metric('deepinfer_router_worker_ready') == 2, 'not ready')
+            image = {'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(picture()).decode()}}
+            body = chat_body([{'type': 'text', 'text': 'What is it?'}, image], seed=1, max_tokens=9)
+            mine, alone = (words_of(server.json('POST', '/v1/chat/completions', body)) for server in (router, whole))
+            assert mine == alone and eyes.metric('deepinfer_worker_pictures_total') == 1, (mine, alone)
+    blind = run('serve', '--role', 'encode', '--worker-port', '8101', '--port', '0', '-m', slow(5))
+    assert blind.returncode != 0 and b'no vision tower' in blind.stderr, blind
+
+
+@case
+def usage_tells_what_was_cached_where_the_prompt_was_computed():
+    with cluster(('prefill', 'decode')) as (router, _):
+        body = chat_body(long_text('row'), seed=1, max_tokens=6, cache_debug=True)
+        usage = router.json('POST', '/v1/chat/completions', body)['usage']
+        assert router.metric('deepinfer_router_handed_total') == 1
+        assert usage['cache_debug']['cached_tokens'] == usage['prompt_tokens_details']['cached_tokens'] == 0, usage
+        assert usage['cache_debug']['loaded_tokens'] == 0, usage
 
 
 @case

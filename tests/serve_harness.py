@@ -41,19 +41,19 @@ def slow(delay_ms=20):
 class Server:
     """A running `deepinfer serve`, `route` or, as all its words, another command with an address."""
 
-    def __init__(self, *flags, model=None, wait=True, env=None, store='off', command='serve'):
+    def __init__(self, *flags, model=None, wait=True, env=None, store='off', command='serve', within=()):
         self.log = path(f'log-{time.monotonic_ns()}')
         unless = [] if command == 'serve' else ['--threads', '--store']
         defaults = {'--port': '0', '-m': model or hello(), '--access-log': self.log, '--threads': '1', '--store': store, '--served-model-name': 'test'}
         own = [word for flag, value in defaults.items() if value is not None and flag not in flags and flag not in unless for word in (flag, value)]
         words = command if isinstance(command, tuple) else (command, *own, *flags)
-        self.process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**ENVIRONMENT, **(env or {})})
+        self.process = subprocess.Popen([*within, PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**ENVIRONMENT, **(env or {})})
         self.port = None
         if wait:
             line = self.process.stdout.readline().decode()
-            found = re.search(r'(https?)://\S+:(\d+)', line)
+            found = re.search(r'https?://(\S+):(\d+)', line)
             assert found, f'no address: {line!r} {self.process.stderr.read()!r}'
-            self.url, self.port = found.group(0), int(found.group(2))
+            self.url, self.host, self.port = found.group(0), found.group(1), int(found.group(2))
 
     def __enter__(self):
         return self
@@ -65,7 +65,7 @@ class Server:
 
     def ask(self, method, target, body=None, headers=None, timeout=30):
         """(status, headers, body) of one request on its own connection."""
-        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
         headers = {**({'content-type': 'application/json'} if body is not None else {}), **(headers or {})}

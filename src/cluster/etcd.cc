@@ -4,8 +4,8 @@
 
 #include <charconv>
 
+#include "base/base64.h"
 #include "base/json.h"
-#include "net/digest.h"
 
 namespace deepinfer {
 namespace {
@@ -18,7 +18,7 @@ int64_t number_of(const Json& json) {
   return out;
 }
 
-std::string text_of(const Json& json) { return json.is_string() ? base64_decoded(json.as_string()) : ""; }
+std::string text_of(const Json& json) { return json.is_string() ? base64_decoded(json.as_string()).value_or("") : ""; }
 
 Error cut_off(const std::string& why) { return {ErrorCode::kUnavailable, "etcd: " + why}; }
 
@@ -124,6 +124,12 @@ Status Etcd::put(const std::string& key, const std::string& value, int64_t lease
   const Json body = Json::object({{"key", base64(key)}, {"value", base64(value)}, {"lease", fmt::format("{}", lease)}});
   DI_TRY(const std::string ignored, call("/v3/kv/put", body.dump()));
   return {};
+}
+
+Result<bool> Etcd::holds(const std::string& key) {
+  DI_TRY(const std::string body, call("/v3/kv/range", Json::object({{"key", base64(key)}, {"count_only", true}}).dump()));
+  DI_TRY(const Json json, Json::parse(body));
+  return number_of(json.at("count")) > 0;
 }
 
 Status Etcd::revoke(int64_t lease) {

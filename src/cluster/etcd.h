@@ -40,6 +40,7 @@ class Etcd {
   // kNotFound: the lease has ended.
   Status keep_alive(int64_t lease);
   Status put(const std::string& key, const std::string& value, int64_t lease);
+  Result<bool> holds(const std::string& key);
   Status revoke(int64_t lease);
   // Lists the keys that begin with `prefix`, tells them, and all of them again after each change. Comes back with an Error when
   // it is cut off, silent, cancelled, or asked for what was compacted meanwhile: call it again.

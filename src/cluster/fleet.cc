@@ -48,7 +48,7 @@ Status Fleet::hear(int32_t worker, const HelloMessage& hello, int64_t now_us) {
        .role = hello.role,
        .page_port = hello.page_port,
        .room = other.max_batch + other.queue_limit,
-       .slots = other.max_batch,
+       .slots = hello.role == WorkerRole::kEncode ? kPicturesAtOnce : other.max_batch,
        .heard_us = now_us,
        .us_per_token = w.us_per_token,
        .us_per_drawn = w.us_per_drawn,
@@ -140,7 +140,7 @@ bool Fleet::any_ready(int64_t now_us) const {
 
 ScaleSample Fleet::scale_sample(int64_t now_us, std::string_view role) const {
   ScaleSample sample;
-  double used = 0, pages = 0, active = 0;
+  double used = 0, pages = 0, active = 0, slots = 0;
   const double unmeasured = mean_us_per_token();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = workers_[i];
@@ -150,11 +150,12 @@ ScaleSample Fleet::scale_sample(int64_t now_us, std::string_view role) const {
     used += w.load.pages - w.load.free_pages - w.load.cached_pages;
     pages += w.load.pages;
     active += std::max(w.inside, w.load.running + w.load.waiting) + w.coming;
+    slots += w.slots;
     sample.queue_seconds += static_cast<double>(w.queued_tokens) * (w.us_per_token > 0 ? w.us_per_token : unmeasured) * 1e-6;
   }
   if (sample.workers == 0) return sample;
   if (pages > 0) sample.kv_share = used / pages;
-  sample.active_share = active / (static_cast<double>(sample.workers) * std::max(1, facts_.max_batch));
+  sample.active_share = active / std::max(1.0, slots);
   sample.queue_seconds /= sample.workers;
   double prefill_us = 0, prefilled = 0, drawn_us = 0, drawn = 0;
   for (const Worker& w : workers_) {

@@ -42,6 +42,10 @@ bool follow(Flight& flight, Event& event) {
   const auto prompt = static_cast<int64_t>(flight.request.prompt.size());
   // What was cached was so for whoever began; the drafts of all count.
   if (flight.has_begun) usage.cached_tokens = flight.usage.cached_tokens;
+  if (event.report) {
+    if (!flight.has_begun) flight.prefix = event.report->prefix;
+    event.report->prefix = flight.prefix;
+  }
   usage.cached_tokens = std::clamp<int64_t>(usage.cached_tokens, 0, prompt);
   usage.replayed_tokens = std::clamp<int64_t>(usage.replayed_tokens, 0, usage.cached_tokens);
   if (is_final) {

@@ -34,9 +34,10 @@ struct Flight {
   int64_t waits_since_us = 0;
   int64_t cut = -1;  // finish(): tokens that count, -1 = none was said
   bool cancelled = false;
-  int32_t account = -1;    // of its tenant
-  bool is_queued = false;  // it stands in the lanes and has not been placed yet
-  Usage usage;             // of the first placement
+  int32_t account = -1;                 // of its tenant
+  bool is_queued = false;               // it stands in the lanes and has not been placed yet
+  Usage usage;                          // of the first placement
+  std::optional<PrefixVerdict> prefix;  // the same
 };
 
 // Its prompt is computed, and the rest of the answer is somebody else's.

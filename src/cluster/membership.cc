@@ -104,7 +104,12 @@ Registration::~Registration() {
 Status Registration::renew() {
   if (lease_ != 0) {
     const Status kept = etcd_.keep_alive(lease_);
-    if (kept || kept.error().code != ErrorCode::kNotFound) return kept;
+    if (kept) {
+      // Somebody may have removed the key by hand.
+      DI_TRY(const bool is_there, etcd_.holds(key_));
+      return is_there ? Status() : etcd_.put(key_, value_, lease_);
+    }
+    if (kept.error().code != ErrorCode::kNotFound) return kept;
     lease_ = 0;
   }
   DI_TRY(const int64_t lease, etcd_.grant(options_.lease_seconds));

@@ -2,8 +2,9 @@
 //
 // The key is /deepinfer/CLUSTER/workers/ROLE/HOST:PORT, under a lease of ten seconds that its worker renews every three; the
 // value names a new epoch for each start. Without etcd everybody goes on with the last view: a worker works, a router places,
-// nobody joins or leaves, and both ask again with growing pauses. Promise: a lease that was lost is taken anew; destructors come
-// back within a few seconds. Threads: each object has one; `changed` and `told` are called on it.
+// nobody joins or leaves, and both ask again with growing pauses. Promise: a lease or an entry that was lost is there again
+// within three seconds; destructors come back within a few seconds. Threads: each object has one; `changed` and `told` are called
+// on it.
 //
 //   Registration here(options, {.at = {"10.0.0.7", 8101}, .epoch = "..."}, print_note);     // until it goes
 //   MemberWatch watch(options, [&](std::vector<Member> members) { router->set_workers(members); }, print_note);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cluster/member_table.h"
-#include "net/digest.h"
 
 namespace deepinfer {
 namespace {
@@ -22,11 +21,6 @@ TEST(Membership, EntriesReadBack) {
   for (const char* value : {"", "{}", "[]", R"({"address":"a","epoch":"1"})", R"({"address":"a:1,b:2","epoch":"1"})"})
     EXPECT_FALSE(parse_member("c1", key, value)) << value;
   EXPECT_FALSE(parse_member("other", key, member_value(there)));
-}
-
-TEST(Membership, BytesAsBase64AndBack) {
-  for (const std::string text : {"", "a", "ab", "abc", "/deepinfer/\xff"}) EXPECT_EQ(base64_decoded(base64(text)), text);
-  EXPECT_EQ(base64_decoded("%%%"), "");
 }
 
 TEST(Membership, EndpointsOfEtcd) {

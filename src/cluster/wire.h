@@ -30,6 +30,9 @@ inline constexpr uint32_t kClusterProtocol = 2;
 enum class WorkerRole : uint8_t { kAll, kEncode, kPrefill, kDecode };
 inline constexpr std::string_view kWorkerRoleNames[] = {"all", "encode", "prefill", "decode"};
 
+// So many pictures are encoded side by side; more of them wait.
+inline constexpr int32_t kPicturesAtOnce = 2;
+
 // Worker to router, first on a link.
 struct HelloMessage {
   static constexpr uint8_t kType = 1;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "host/constraint_source.h"
 #include "host/constraints.h"
+#include "server/metric_text.h"
 #include "server/workers.h"
 
 namespace deepinfer {
@@ -30,7 +31,11 @@ class HubWorkerPort final : public WorkerPort {
   Status start() {
     FrameHubOptions pages = options_.hub;
     pages.port = options_.page_port;
-    DI_TRY(exchange_, PageExchange::open({.hub = pages}));
+    if (options_.role != WorkerRole::kEncode) {
+      DI_TRY(exchange_, PageExchange::open({.hub = pages}));
+    }
+    // Its thread may have a peer before the hub is known here: that one waits in greet().
+    const std::lock_guard lock(mutex_);
     DI_TRY(hub_, FrameHub::open(options_.hub,
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
@@ -42,8 +47,10 @@ class HubWorkerPort final : public WorkerPort {
   uint16_t port() const override { return hub_->port(); }
 
   void serve(Host& host) override {
-    const Engine::TransferSizes sizes = host.engine().transfer_sizes();
-    exchange_->serve({host.facts().fingerprint, sizes.page, sizes.state, sizes.whole});
+    if (exchange_) {
+      const Engine::TransferSizes sizes = host.engine().transfer_sizes();
+      exchange_->serve({host.facts().fingerprint, sizes.page, sizes.state, sizes.whole});
+    }
     const std::lock_guard lock(mutex_);
     host_ = &host;
     for (auto& [link, router] : routers_) say_hello(link, router);
@@ -93,10 +100,11 @@ class HubWorkerPort final : public WorkerPort {
   void drain() override { draining_ = true; }
 
   std::string metrics() const override {
-    constexpr const char* kPictures =
-        "# HELP deepinfer_worker_pictures_total Pictures encoded for routers\n# TYPE deepinfer_worker_pictures_total counter\n"
-        "deepinfer_worker_pictures_total {}\n";
-    return metrics_text(exchange_->stats()) + fmt::format(kPictures, pictures_.load());
+    return metrics_text(exchange_ ? exchange_->stats() : PageExchangeStats()) +
+           metric_text({{.name = "deepinfer_worker_pictures_total",
+                         .help = "Pictures encoded for routers",
+                         .is_counter = true,
+                         .value = static_cast<double>(pictures_.load())}});
   }
 
   size_t num_running() const override {
@@ -127,7 +135,8 @@ class HubWorkerPort final : public WorkerPort {
   // Once there is somebody to speak for.
   void say_hello(LinkId link, Router& router) {
     if (!host_ || std::exchange(router.greeted, true)) return;
-    const HelloMessage hello{.facts = host_->facts(), .role = options_.role, .page_port = exchange_->port()};
+    const HelloMessage hello{
+        .facts = host_->facts(), .role = options_.role, .page_port = exchange_ ? exchange_->port() : uint16_t{0}};
     hub_->send(link, HelloMessage::kType, write_message(hello));
     BlocksMessage all{.sequence = router.next_blocks++, .stored = {pages_.begin(), pages_.end()}};
     hub_->send(link, BlocksMessage::kType, write_message(all));
@@ -151,9 +160,9 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   void report(LinkId link, Router& router) {
-    const Engine& engine = std::as_const(*host_).engine();
-    const EngineStats stats = engine.stats();
-    const EngineProgress progress = engine.progress();
+    const Engine* const engine = host_->is_local() ? &std::as_const(*host_).engine() : nullptr;
+    const EngineStats stats = engine ? engine->stats() : EngineStats();
+    const EngineProgress progress = engine ? engine->progress() : EngineProgress();
     const StepTimes& prompts = stats.times[static_cast<size_t>(StepKind::kPrefill)];
     const Status ready = draining_ ? Status(Error{ErrorCode::kUnavailable, "draining"}) : options_.readiness();
     const StepTimes& decoded = stats.times[static_cast<size_t>(StepKind::kDecode)];
@@ -352,7 +361,7 @@ class HubWorkerPort final : public WorkerPort {
   std::unordered_set<PageKey, PageKeyHash> pages_;
   std::unique_ptr<PageExchange> exchange_;
   std::unique_ptr<FrameHub> hub_;
-  Workers helpers_{2};  // last: its threads go first, then the hub's
+  Workers helpers_{kPicturesAtOnce};  // last: its threads go first, then the hub's
 };
 
 }  // namespace

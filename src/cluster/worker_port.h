@@ -36,7 +36,7 @@ class WorkerPort {
   virtual ~WorkerPort() = default;
 
   virtual uint16_t port() const = 0;
-  // `host` must outlive the port or withdraw().
+  // With an engine, unless the role is to encode. `host` must outlive the port or withdraw().
   virtual void serve(Host& host) = 0;
   virtual void withdraw() = 0;
   virtual void note_pages(std::span<const PageChange> changes) = 0;

@@ -36,7 +36,8 @@ Status at_least(const char* name, int64_t value, int64_t low) {
   return invalid_argument(fmt::format("{} must be at least {}, got {}", name, low, value));
 }
 
-// Zeros replaced by what the model and the other options imply.
+}  // namespace
+
 Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options) {
   const ModelShape& shape = model.shape();
   const int64_t page_tokens = model.layout().page_tokens;
@@ -68,8 +69,6 @@ Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options)
   }
   return options;
 }
-
-}  // namespace
 
 Engine::Loop::Loop(Device& device, const LanguageModel& model, const EngineOptions& options)
     : device_(device),

@@ -84,6 +84,9 @@ struct EngineOptions {
   std::function<void(std::string_view line)> step_log;
 };
 
+// What the zeros of `options` become with this model; what create() would refuse is an Error.
+Result<EngineOptions> resolve(const LanguageModel& model, EngineOptions options);
+
 // Whether steps finish (EngineOptions::clock): how long the engine has had work without finishing one.
 struct EngineProgress {
   int32_t inside = 0;    // requests accepted and not ended

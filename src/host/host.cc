@@ -44,9 +44,7 @@ GenerationDefaults read_generation_defaults(const std::string& folder) {
   return defaults;
 }
 
-ServiceFacts facts_of(Host& host) {
-  const EngineOptions& engine = host.engine().options();
-  const LanguageModel& model = host.model();
+ServiceFacts facts_of(const LanguageModel& model, const EngineOptions& engine) {
   const std::string text =
       fmt::format("{}|{}|{}|{}", model.name(), model.fingerprint(), replay_mode_name(engine.replay), engine.keep_tokens);
   return {.model = model.name(),
@@ -60,6 +58,15 @@ ServiceFacts facts_of(Host& host) {
           .pages_fingerprint = model.fingerprint(),
           .bounded_pages = engine.replay == ReplayMode::kFull};
 }
+
+class NoAnswers final : public TokenService {
+ public:
+  Result<RequestId> submit(Request, EventHandler) override {
+    return unsupported("this server encodes pictures for a router and gives no answers: ask the router");
+  }
+  void cancel(RequestId) override {}
+  void finish(RequestId, int64_t) override {}
+};
 
 // A folder that cannot be written costs what was learnt, no more.
 void keep_calibration(const std::string& path, const LanguageModel& model, const HostSettings& settings,
@@ -105,7 +112,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
     DI_TRY(host->device_, open_device(settings.device, settings.threads));
   }
   DI_TRY(host->tokenizer_, open_tokenizer(model));
-  DI_TRY(host->model_, open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress}));
+  DI_TRY(host->model_,
+         open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress, options.pictures_only}));
   if (settings.ranks > 1) {
     DI_TRY(host->ranked_, open_ranks(*host->device_, *host->model_, settings.ranks));
   }
@@ -123,22 +131,26 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   EngineOptions engine;
   if (options.max_batch > 0) engine.max_batch = options.max_batch;
   if (options.queue_limit > 0) engine.queue_limit = options.queue_limit;
+  engine.context = settings.context;
+  engine.keep_tokens = settings.keep_tokens;
+  DI_TRY(engine.replay, parse_replay_mode(settings.replay));
+  host->remote_.metrics = std::move(options.metrics);
+  if (options.pictures_only) {
+    DI_CHECK_OK(host->refuse_answers(engine, std::move(options.pictures_share)));
+    return host;
+  }
   engine.clock = options.clock;
   engine.step_end = options.step_end;
   engine.pages_changed = options.pages_changed;
-  engine.context = settings.context;
-  engine.keep_tokens = settings.keep_tokens;
   engine.snapshot_every = settings.snapshot_every;
   // At most, taken when first needed: of a machine that serves large prompts a share worth minutes of turns.
   engine.snapshot_bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / kSnapshotShare;
   engine.speculation = speculation_options(settings);
   if (!options.state_folder.empty())
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
-  DI_TRY(engine.replay, parse_replay_mode(settings.replay));
   DI_TRY(host->store_, HostStore::open(settings, options.store_folder, model));
   DI_CHECK_OK(host->open_engine(std::move(engine)));
-  host->remote_.facts = facts_of(*host);
-  host->remote_.metrics = std::move(options.metrics);
+  host->remote_.facts = facts_of(*host->model_, host->engine_->options());
   host->engine_->start();
   return host;
 }
@@ -159,6 +171,19 @@ Result<std::unique_ptr<Host>> Host::open_remote(const HostSettings& settings, Ho
   host->image_encoder_ = std::make_unique<ImageEncoder>(host->remote_.facts.shape, host->remote_.facts.model, std::move(images),
                                                         host->remote_.tower);
   return host;
+}
+
+// Routers compare facts: they are those of the engine that there would be.
+Status Host::refuse_answers(const EngineOptions& options, std::function<double()> pictures_share) {
+  DI_TRY(const EngineOptions resolved, resolve(*model_, options));
+  remote_.service = std::make_unique<NoAnswers>();
+  remote_.facts = facts_of(*model_, resolved);
+  remote_.health = [] { return Status(); };
+  remote_.leave = [] {};
+  remote_.scale = [share = std::move(pictures_share)](std::string_view) {
+    return ScaleSample{.workers = 1, .active_share = share ? share() : 0};
+  };
+  return {};
 }
 
 void Host::open_recipe(const std::string& model) {

@@ -39,6 +39,8 @@ struct HostOptions {
   std::function<void()> step_end;                                  // EngineOptions::step_end
   std::function<void(std::span<const PageChange>)> pages_changed;  // EngineOptions::pages_changed
   std::function<std::string()> metrics;                            // RemoteService::metrics
+  bool pictures_only = false;                                      // image_encoder() alone; service() refuses everything
+  std::function<double()> pictures_share;                          // then: how busy it is, for autoscalers
   std::string state_folder;                                        // what speculation learns is kept here; "" = nowhere
   std::string store_folder;                                        // of the KV store when the settings name none; "" = none then
   // Fetches the link of an image (images/resolve.h says what it must refuse); empty = links are refused.
@@ -101,6 +103,7 @@ class Host {
  private:
   Host();
   Status open_engine(EngineOptions options);
+  Status refuse_answers(const EngineOptions& options, std::function<double()> pictures_share);
   void open_recipe(const std::string& model);
   // In the order in which they depend on each other.
   std::unique_ptr<Device> device_;
@@ -111,7 +114,7 @@ class Host {
   std::unique_ptr<Constraints> constraints_;
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Engine> engine_;
-  RemoteService remote_;  // of an engine of its own the facts and metrics only
+  RemoteService remote_;  // of an engine of its own the facts and metrics only; of pictures only somebody who refuses
   GenerationDefaults defaults_;
   std::string store_summary_;
 };

@@ -36,10 +36,16 @@ Result<std::unique_ptr<LanguageModel>> open_scripted(const std::string& path, co
   return std::unique_ptr<LanguageModel>(std::make_unique<ScriptedModel>(std::move(script)));
 }
 
+Error no_tower(const std::string& name) {
+  return invalid_argument(
+      fmt::format("{} has no vision tower: a worker that encodes pictures needs a checkpoint with one", name));
+}
+
 Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::string name,
                                                        std::shared_ptr<const Checkpoint> checkpoint, const Tokenizer& tokenizer,
-                                                       const LoadProgress& progress) {
+                                                       const LoadProgress& progress, bool pictures_only) {
   V41Options options;
+  options.pictures_only = pictures_only;
   options.name = std::move(name);
   DI_TRY(options.shape, parse_model_config(checkpoint->config_text(), checkpoint->config_path()));
   if (tokenizer.vocab_size() > options.shape.vocab) {
@@ -47,7 +53,8 @@ Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::stri
         fmt::format("{}: the tokenizer has {} tokens, config.json says vocab_size {}; they do not belong together", options.name,
                     tokenizer.vocab_size(), options.shape.vocab));
   }
-  if (!options.shape.engram_layers.empty()) {
+  if (pictures_only && !options.shape.vision) return no_tower(options.name);
+  if (!options.shape.engram_layers.empty() && !pictures_only) {
     DI_TRY(TokenMap map, make_token_map(tokenizer, options.shape.vocab));
     if (map.num_classes != options.shape.engram_compressed_vocab) {
       return invalid_argument(
@@ -56,7 +63,8 @@ Result<std::unique_ptr<LanguageModel>> open_checkpoint(Device& device, std::stri
     }
     options.token_map = std::move(map.class_of);
   }
-  DI_TRY(options.weights, bind_weights(std::move(checkpoint), options.shape, {.progress = progress}));
+  DI_TRY(options.weights,
+         bind_weights(std::move(checkpoint), options.shape, {.pictures_only = pictures_only, .progress = progress}));
   options.progress = progress;
   DI_TRY(std::unique_ptr<V41Model> model, V41Model::create(device, std::move(options)));
   return std::unique_ptr<LanguageModel>(std::move(model));
@@ -97,14 +105,16 @@ Result<std::unique_ptr<LanguageModel>> open_model(Device& device, const Tokenize
   if (model.starts_with(kScripted) && !device.reads_host_memory()) {
     return unsupported(fmt::format("{}: scripted models run on the host only; use --device cpu", model));
   }
+  if (model.starts_with(kScripted) && options.pictures_only) return no_tower(options.model);
   if (model.starts_with(kScripted)) return open_scripted(std::string(model.substr(kScripted.size())), tokenizer);
   if (model.starts_with(kRandom)) {
     ThreadPool pool(options.threads);
     DI_TRY(auto checkpoint, make_random_checkpoint(model.substr(kRandom.size()), pool, options.progress));
-    return open_checkpoint(device, options.model, std::move(checkpoint), tokenizer, {});
+    return open_checkpoint(device, options.model, std::move(checkpoint), tokenizer, {}, options.pictures_only);
   }
   DI_TRY(auto checkpoint, Checkpoint::open(options.model));
-  return open_checkpoint(device, folder_name(options.model), std::move(checkpoint), tokenizer, options.progress);
+  return open_checkpoint(device, folder_name(options.model), std::move(checkpoint), tokenizer, options.progress,
+                         options.pictures_only);
 }
 
 }  // namespace deepinfer

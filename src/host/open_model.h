@@ -16,6 +16,7 @@ struct OpenModelOptions {
   std::string model;  // folder, scripted:FILE or random:SPEC
   int threads = 0;    // for filling a random checkpoint
   LoadProgress progress;
+  bool pictures_only = false;  // an Error for a model without a vision tower
 };
 
 // `model` over ranks that share the threads of `device`, on which it lies; it must outlive them.

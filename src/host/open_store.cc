@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/scratch_folder.h"
 
 namespace deepinfer {
 
@@ -74,6 +75,7 @@ Result<std::unique_ptr<HostStore>> HostStore::open(const HostSettings& settings,
   store = std::make_unique<HostStore>();
   store->was_asked_for_ = !settings.store.empty();
   store->folder_ = store->was_asked_for_ ? settings.store : standard_folder;
+  if (store->was_asked_for_) DI_CHECK_OK(make_writable_folder(store->folder_));
   store->limit_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_size) * kGigabyte);
   if (store->limit_bytes_ == 0)
     store->limit_bytes_ = std::clamp(free_bytes(store->folder_) / kShareOfFree, kLeastBytes, kMostBytes);

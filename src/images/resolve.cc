@@ -1,11 +1,11 @@
 #include "images/resolve.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 
 namespace deepinfer {
@@ -25,41 +25,6 @@ std::string lower(std::string_view text) {
 
 bool is_picture_type(std::string_view type) {
   return type == "image/png" || type == "image/jpeg" || type == "image/jpg" || type == "image/gif" || type == "image/webp";
-}
-
-std::array<int8_t, 256> base64_values() {
-  std::array<int8_t, 256> values;
-  values.fill(-1);
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (size_t i = 0; i < kAlphabet.size(); ++i) values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
-  for (const char blank : {'\n', '\r', ' ', '\t'}) values[static_cast<unsigned char>(blank)] = -2;
-  values['='] = -3;
-  return values;
-}
-
-// False: not base64. Stops early once more than max_bytes came out.
-bool decode_base64(std::string_view text, size_t max_bytes, std::string& out) {
-  static const std::array<int8_t, 256> kValues = base64_values();
-  out.reserve(std::min(text.size() / 4 * 3 + 3, max_bytes + 4));
-  uint32_t bits = 0;
-  int count = 0;
-  bool padded = false;
-  for (const char c : text) {
-    const int8_t value = kValues[static_cast<unsigned char>(c)];
-    if (value == -2) continue;
-    if (value == -1 || (padded && value >= 0)) return false;
-    if (value == -3) {
-      padded = true;
-      continue;
-    }
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out += static_cast<char>(bits >> count & 0xFF);
-    if (out.size() > max_bytes) return true;
-  }
-  return count != 6;  // one letter alone holds no byte
 }
 
 int hex_value(char c) {
@@ -92,27 +57,15 @@ ImageResult<std::string, ImageFault> decode_data_url(std::string_view url, size_
   const std::string head = lower(url.substr(5, comma - 5));
   if (!is_picture_type(std::string_view(head).substr(0, head.find(';')))) return ImageFault::kUnsupportedMediaType;
   const std::string_view payload = url.substr(comma + 1);
-  std::string bytes;
-  if (!head.ends_with(";base64")) {
-    bytes = decode_percent(payload, max_bytes);
-  } else if (!decode_base64(payload, max_bytes, bytes)) {
-    return ImageFault::kInvalidDataUrl;
-  }
-  return bytes;
+  if (!head.ends_with(";base64")) return decode_percent(payload, max_bytes);
+  std::optional<std::string> bytes = base64_decoded(payload, max_bytes);
+  if (!bytes) return ImageFault::kInvalidDataUrl;
+  return *std::move(bytes);
 }
 
 std::string encode_data_url(std::string_view bytes) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   constexpr const char* kTypes[] = {"png", "png", "jpeg", "gif", "webp"};
-  std::string out = fmt::format("data:image/{};base64,", kTypes[static_cast<size_t>(sniff_picture(bytes))]);
-  out.reserve(out.size() + (bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= count ? kAlphabet[bits >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
+  return fmt::format("data:image/{};base64,{}", kTypes[static_cast<size_t>(sniff_picture(bytes))], base64(bytes));
 }
 
 ImageResult<std::string> ImageResolver::load(const ImageSource& source, const std::string& place, int64_t& fetch_us) const {

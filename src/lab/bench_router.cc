@@ -178,12 +178,15 @@ class RelayBench {
 }  // namespace
 
 Status bench_router(const BenchRouterOptions& options, FigureReport& report) {
+  std::vector<TraceRequest> trace;
+  if (!options.trace.empty()) {  // first: the rest takes minutes
+    DI_TRY(const std::string lines, read_maybe_compressed(options.trace));
+    DI_TRY(trace, parse_trace(lines, options.trace));
+  }
   bench_decision(options, report);
   DI_CHECK_OK(bench_hand_over(report));
   if (!options.program.empty()) DI_CHECK_OK(RelayBench(report).run(options.program));
   if (options.trace.empty()) return {};
-  DI_TRY(const std::string lines, read_maybe_compressed(options.trace));
-  DI_TRY(const std::vector<TraceRequest> trace, parse_trace(lines, options.trace));
   const int64_t blocks = count_distinct_blocks(trace) / 10;
   for (const int32_t rate : {5'000, 20'000}) {
     FleetOptions fleet{.policy = RoutingPolicy::kRoundRobin, .tokens_per_s = static_cast<double>(rate), .worker_blocks = blocks};

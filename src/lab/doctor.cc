@@ -38,6 +38,7 @@ class ServerChecks {
  private:
   static HttpClientOptions client_options(const DoctorOptions& options) {
     HttpClientOptions out;
+    out.ca_file = options.ca_file;
     out.idle_timeout_us = static_cast<int64_t>(options.timeout_seconds * 1e6);
     return out;
   }

@@ -25,8 +25,8 @@ struct DoctorRow {
 };
 
 struct DoctorOptions {
-  std::string url, key, model;  // model "" = the first the server lists
-  std::string device = "cpu";   // of this machine
+  std::string url, key, model, ca_file;  // model "" = the first the server lists
+  std::string device = "cpu";            // of this machine
   double timeout_seconds = 120;
 };
 

@@ -1,24 +1,8 @@
 #include "lab/mortal_disk.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 namespace deepinfer {
-
-namespace fs = std::filesystem;
-
-Result<std::unique_ptr<PassingFolder>> PassingFolder::create() {
-  std::error_code status;
-  std::string path = (fs::temp_directory_path(status) / "deepinfer-verify-XXXXXX").string();
-  if (status || !mkdtemp(path.data())) return io_error("no folder for temporary files: " + path);
-  return std::unique_ptr<PassingFolder>(new PassingFolder(std::move(path)));
-}
-
-PassingFolder::~PassingFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 class MortalDisk::File final : public DiskFile {
  public:

@@ -1,4 +1,4 @@
-// lab/mortal_disk.h - a folder that goes when it is no longer needed, and a disk over it whose process dies.
+// lab/mortal_disk.h - a disk whose process dies.
 //
 // What a killed process leaves is what its disk had been asked for until then: a MortalDisk refuses whatever would change
 // anything after a number of writes, so what comes behind it finds the folder as after a kill. Threads: as
@@ -13,18 +13,6 @@
 #include "kvcache/tiers/store_disk.h"
 
 namespace deepinfer {
-
-// In the folder for temporary files.
-class PassingFolder {
- public:
-  static Result<std::unique_ptr<PassingFolder>> create();
-  ~PassingFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  explicit PassingFolder(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 class MortalDisk final : public StoreDisk {
  public:

@@ -1,10 +1,7 @@
 #include "lab/unpacked_folder.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
@@ -39,25 +36,18 @@ Status place(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 Result<UnpackedFolder> UnpackedFolder::open(const std::string& folder) {
-  if (!holds_compressed(folder)) return UnpackedFolder(folder, false);
+  if (!holds_compressed(folder)) return UnpackedFolder(folder);
+  DI_TRY(ScratchFolder unpacked, ScratchFolder::create("unpacked"));
   std::error_code error;
-  std::string name = (fs::temp_directory_path(error) / "deepinfer-XXXXXX").string();
-  if (!mkdtemp(name.data())) return io_error(fmt::format("{}: cannot create a folder: {}", name, std::strerror(errno)));
-  UnpackedFolder unpacked(name, true);
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    const fs::path target = fs::path(name) / entry.path().lexically_relative(folder);
+    const fs::path target = fs::path(unpacked.path()) / entry.path().lexically_relative(folder);
     if (entry.is_directory() && !entry.is_symlink()) {
       fs::create_directories(target, error);
     } else {
       DI_CHECK_OK(place(entry.path(), target));
     }
   }
-  return unpacked;
-}
-
-UnpackedFolder::~UnpackedFolder() {
-  std::error_code error;
-  if (temporary_) fs::remove_all(path_, error);
+  return UnpackedFolder(std::move(unpacked));
 }
 
 }  // namespace deepinfer

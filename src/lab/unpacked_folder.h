@@ -7,27 +7,25 @@
 //   use(folder.path());
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
+#include "base/scratch_folder.h"
 
 namespace deepinfer {
 
 class UnpackedFolder {
  public:
   static Result<UnpackedFolder> open(const std::string& folder);
-  UnpackedFolder(UnpackedFolder&& other) noexcept
-      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, false)) {}
-  UnpackedFolder& operator=(UnpackedFolder&&) = delete;
-  ~UnpackedFolder();
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return copy_ ? copy_->path() : folder_; }
 
  private:
-  UnpackedFolder(std::string path, bool temporary) : path_(std::move(path)), temporary_(temporary) {}
-  std::string path_;
-  bool temporary_ = false;
+  explicit UnpackedFolder(std::string folder) : folder_(std::move(folder)) {}
+  explicit UnpackedFolder(ScratchFolder copy) : copy_(std::move(copy)) {}
+  std::string folder_;
+  std::optional<ScratchFolder> copy_;
 };
 
 }  // namespace deepinfer

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/scratch_folder.h"
 #include "cpu/cpu_device.h"
 #include "cpu/delayed_device.h"
 #include "host/constraints.h"
@@ -304,17 +305,17 @@ class Verifier {
     int64_t writes = MortalDisk::kNever;
     if (setting.world.store == StoreWay::kKilled) {
       // It dies among the last writes of a whole life.
-      DI_TRY(const auto folder, PassingFolder::create());
+      DI_TRY(const auto folder, ScratchFolder::create("verify"));
       MortalDisk disk;
-      DI_TRY(auto whole, begin(disk, folder->path()));
+      DI_TRY(auto whole, begin(disk, folder.path()));
       whole.reset();
       writes = std::max<int64_t>(1, disk.num_writes() - 2);
     }
-    DI_TRY(const auto folder, PassingFolder::create());
+    DI_TRY(const auto folder, ScratchFolder::create("verify"));
     MortalDisk first_disk(writes), disk;
-    DI_TRY(auto first, begin(first_disk, folder->path()));
+    DI_TRY(auto first, begin(first_disk, folder.path()));
     if (setting.world.store != StoreWay::kShared) first.reset();
-    DI_TRY(const auto engine, live(disk, folder->path()));
+    DI_TRY(const auto engine, live(disk, folder.path()));
     Answered out;
     DI_TRY(out.answers, answer_all(*engine, asked.requests, setting.world, watch));
     if (engine->stats().store.loaded_pages == 0) out.missing = "nothing was loaded";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,13 @@ std::string fingerprint_of(const V41Options& options, const Device& device) {
     sample(layer.gate.data, int64_t{layer.gate.n} * layer.gate.k * 2);
   }
   return fmt::format("v41-{:016x}-{}-p{}", hash, device.isa(), options.page_tokens);
+}
+
+void keep_pictures(Weights& weights) {
+  Weights all = std::exchange(weights, {});
+  weights.image_start = all.image_start, weights.image_end = all.image_end, weights.image_newline = all.image_newline;
+  weights.vision = std::move(all.vision);
+  weights.checkpoint = std::move(all.checkpoint);
 }
 
 }  // namespace
@@ -56,14 +64,17 @@ std::vector<float> rope_frequencies(int32_t rope_dim, double theta, const YarnSc
 Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options options) {
   std::unique_ptr<V41Model> model(new V41Model(device, std::move(options)));
   model->layout_ = make_kv_layout(model->options_.shape, model->options_.page_tokens);
-  DI_CHECK_OK(model->upload_constants());
+  const bool pictures_only = model->options_.pictures_only;
+  if (!pictures_only) DI_CHECK_OK(model->upload_constants());
+  model->fingerprint_ = fingerprint_of(model->options_, device);
+  if (pictures_only) keep_pictures(model->options_.weights);
   if (!device.reads_host_memory()) {
     model->placed_ = model->options_.weights;
-    DI_TRY(model->uploaded_, upload_weights(device, model->options_.shape, *model->placed_, model->options_.progress));
+    DI_TRY(model->uploaded_,
+           upload_weights(device, model->options_.shape, *model->placed_, model->options_.progress, pictures_only));
   }
   Weights& weights = model->placed_ ? *model->placed_ : model->options_.weights;
   const std::vector<Matrix*> products = product_weights(weights);
-  model->fingerprint_ = fingerprint_of(model->options_, device);
   const Checkpoint* checkpoint = weights.checkpoint.get();
   if (checkpoint && checkpoint->has_holes())
     return exhausted("the weights were packed for another model of this process, and memory is too short for two");
@@ -134,6 +145,7 @@ Result<std::unique_ptr<Workspace>> V41Model::make_workspace(Device&, const Works
 }
 
 Result<std::unique_ptr<V41Workspace>> V41Model::make_test_workspace(V41Limits limits) const {
+  if (options_.pictures_only) return unsupported(fmt::format("the model {} was opened for pictures only", name()));
   limits.ranks = options_.communicator ? options_.communicator->size() : 1;
   return V41Workspace::create(device_, options_.shape, limits);
 }

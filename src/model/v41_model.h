@@ -36,6 +36,8 @@ struct V41Options {
   std::vector<int32_t> token_map;
   int32_t page_tokens = kPageTokens;
   LoadProgress progress = nullptr;  // of weights on their way to a device
+  // For encode_image() alone: what the vision tower does not read is neither read, packed nor copied. No workspace can be made.
+  bool pictures_only = false;
   // Ranks share the experts; null = one rank. Must outlive the model.
   Communicator* communicator = nullptr;
 };

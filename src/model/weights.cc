@@ -193,6 +193,11 @@ bool is_bulk(const TensorSpec& spec) {
   return matrix || spec.name.ends_with("engram.embed.scale");
 }
 
+// What encode_image() reads.
+bool is_of_pictures(std::string_view name) {
+  return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_");
+}
+
 Error value_error(const TensorView& tensor, int64_t index) {
   const int64_t width = tensor.shape.empty() ? 1 : tensor.shape.back();
   const char* fault = tensor.type == TensorType::kF8E4m3 || tensor.type == TensorType::kF8E8m0 ? "NaN" : "NaN or infinite";
@@ -218,7 +223,7 @@ class Binder {
       return nullptr;
     }
     if (auto status = check_tensor(*tensor, spec.type, spec.shape); !status) return fail(status.error());
-    if (scan_bulk_ || !is_bulk(spec)) {
+    if (options_.pictures_only ? is_of_pictures(spec.name) : scan_bulk_ || !is_bulk(spec)) {
       if (const int64_t bad = first_invalid_value(*tensor); bad >= 0) return fail(value_error(*tensor, bad));
     }
     report(static_cast<int64_t>(tensor->data.size()));
@@ -301,16 +306,16 @@ bool is_read_from_host(std::string_view name) { return name.find("engram.embed."
 // Gives each tensor its place on the device, and the bytes.
 class Uploader {
  public:
-  Uploader(Device& device, const Checkpoint& checkpoint, const LoadProgress& progress)
-      : device_(device), checkpoint_(checkpoint), progress_(progress) {
+  Uploader(Device& device, const Checkpoint& checkpoint, const LoadProgress& progress, bool pictures_only)
+      : device_(device), checkpoint_(checkpoint), progress_(progress), pictures_only_(pictures_only) {
     for (const TensorView& tensor : checkpoint.tensors()) {
-      if (!is_read_from_host(tensor.name)) left_ += upload_bytes(tensor);
+      if (is_wanted(tensor.name) && !is_read_from_host(tensor.name)) left_ += upload_bytes(tensor);
     }
   }
 
   const uint8_t* operator()(const TensorSpec& spec) {
     const TensorView* tensor = checkpoint_.find(spec.name);
-    if (!tensor || fault_) return nullptr;
+    if (!tensor || fault_ || !is_wanted(spec.name)) return nullptr;
     if (is_read_from_host(spec.name)) return copy_on_host(*tensor);
     const int64_t bytes = upload_bytes(*tensor);
     left_ -= bytes;
@@ -336,6 +341,7 @@ class Uploader {
   }
 
  private:
+  bool is_wanted(std::string_view name) const { return !pictures_only_ || is_of_pictures(name); }
   const uint8_t* copy_on_host(const TensorView& tensor) {
     auto buffer = device_.allocate_on_host(tensor.data.size());
     if (!buffer) return fail(buffer.error());
@@ -362,6 +368,7 @@ class Uploader {
   Device& device_;
   const Checkpoint& checkpoint_;
   const LoadProgress& progress_;
+  const bool pictures_only_;
   std::vector<Buffer> buffers_, on_host_;
   int64_t room_ = 0, used_ = 0, done_ = 0, left_ = 0;
   std::optional<Error> fault_;
@@ -370,9 +377,9 @@ class Uploader {
 }  // namespace
 
 Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
-                                           const LoadProgress& progress) {
+                                           const LoadProgress& progress, bool pictures_only) {
   const int64_t total = weights.checkpoint->tensor_bytes();
-  Uploader uploader(device, *weights.checkpoint, progress);
+  Uploader uploader(device, *weights.checkpoint, progress, pictures_only);
   std::shared_ptr<const Checkpoint> checkpoint = weights.checkpoint;
   weights = Weights{};
   WeightWalk(shape, uploader).all(weights);

@@ -129,8 +129,9 @@ struct Weights {
 // Copies what operations read to a device, 128-byte aligned, in a few large pieces, and points `weights` there; Engram tables go
 // to memory of the host that the device reads (Device::allocate_on_host); the learned rows around an image and the checkpoint
 // stay as they are. The buffers hold the copies.
+// `pictures_only`: what the vision tower reads; the rest is null.
 Result<std::vector<Buffer>> upload_weights(Device& device, const ModelShape& shape, Weights& weights,
-                                           const LoadProgress& progress);
+                                           const LoadProgress& progress, bool pictures_only = false);
 
 // Every weight that is multiplied with (the others are looked up by row).
 std::vector<Matrix*> product_weights(Weights& weights);
@@ -148,6 +149,8 @@ struct BindOptions {
   // Which values are scanned for NaN and infinity: scales and vectors always; e4m3 codes, BF16 matrices and Engram tables
   // only below `scan_codes_below` bytes in all (reading 500 GB twice is no check, it is a second load).
   int64_t scan_codes_below = int64_t{1} << 30;
+  // The values of what the vision tower does not read are not scanned, so they need not come from the disk.
+  bool pictures_only = false;
   LoadProgress progress;
 };
 Result<Weights> bind_weights(std::shared_ptr<const Checkpoint> checkpoint, const ModelShape& shape,

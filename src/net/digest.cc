@@ -44,21 +44,4 @@ std::string hmac_sha256_hex(std::string_view key, std::string_view text) {
   return hex_of(value, size);
 }
 
-std::string base64(std::string_view bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // and a zero
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
-                  static_cast<int>(bytes.size()));
-  out.pop_back();
-  return out;
-}
-
-std::string base64_decoded(std::string_view text) {
-  std::string out(text.size(), '\0');
-  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                   reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  out.resize(size < 0 ? 0 : static_cast<size_t>(size) - padding);
-  return out;
-}
-
 }  // namespace deepinfer

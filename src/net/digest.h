@@ -1,4 +1,4 @@
-// net/digest.h - checksums of what came over the wire: SHA-256, SHA-1 (names of git objects only); HMAC-SHA-256; base64.
+// net/digest.h - checksums of what came over the wire: SHA-256, SHA-1 (names of git objects only); HMAC-SHA-256.
 //
 // Threads: a value for one thread.
 //
@@ -30,8 +30,5 @@ class Digest {
 };
 
 std::string hmac_sha256_hex(std::string_view key, std::string_view text);
-std::string base64(std::string_view bytes);
-// "" for what is none.
-std::string base64_decoded(std::string_view text);
 
 }  // namespace deepinfer

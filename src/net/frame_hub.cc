@@ -35,7 +35,8 @@ constexpr size_t kNonceBytes = 32, kProofBytes = 64;  // the proof in hexadecima
 constexpr size_t kHeadBytes = 5;                      // u32 length, u8 type
 constexpr size_t kReadBytes = 256 << 10;
 constexpr size_t kMostBehind = 4 * kReadBytes;  // read of what comes after bytes that are waited for
-constexpr int32_t kMostUnproven = 64;
+constexpr size_t kMostStrangers = 64;
+constexpr int64_t kStrangerUs = 2'000'000;
 
 using LinkPtr = std::shared_ptr<FrameLink>;
 
@@ -172,7 +173,8 @@ class AsioHub final : public FrameHub {
   }
 
   void limit_handshake(const LinkPtr& link) {
-    link->timer.expires_after(std::chrono::microseconds(options_.handshake_us));
+    const int64_t limit_us = link->calls ? options_.handshake_us : std::min(options_.handshake_us, kStrangerUs);
+    link->timer.expires_after(std::chrono::microseconds(limit_us));
     link->timer.async_wait([this, link](Ec ec) {
       if (!ec && !link->proven) drop(link, {ErrorCode::kUnavailable, "the peer did not prove its secret in time"});
     });
@@ -208,7 +210,7 @@ class AsioHub final : public FrameHub {
                                                                                 : "the peer has another secret"});
         link->proven = true;
         link->buffer.resize(kReadBytes);
-        --unproven_;
+        std::erase(strangers_, link);
         link->timer.cancel();
         if (lane_) lane_->offer(link->id, link->peer);
         handlers_.opened(link->id);
@@ -218,13 +220,18 @@ class AsioHub final : public FrameHub {
     });
   }
 
+  // Too many: the one that has waited longest makes room. Whoever knows the secret proves it within some round trips, so those
+  // that do not cannot crowd it out.
+  void meet_stranger(const LinkPtr& link) {
+    limit_handshake(link);
+    strangers_.push_back(link);
+    if (strangers_.size() > kMostStrangers)
+      drop(strangers_.front(), {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
+  }
+
   void begin(const LinkPtr& link) {
     links_[link->id] = link;
-    ++unproven_;
-    link->counted = true;
-    if (!link->calls) limit_handshake(link);
-    if (!link->calls && unproven_ > kMostUnproven)
-      return drop(link, {ErrorCode::kExhausted, "too many peers that have not proven their secret"});
+    if (!link->calls) meet_stranger(link);
     Ec ignored;
     set_user_timeout(link->socket.native_handle());
     link->socket.set_option(tcp::no_delay(true), ignored);
@@ -368,7 +375,7 @@ class AsioHub final : public FrameHub {
   // By value: the table's own pointer goes with the entry.
   void drop(LinkPtr link, const Error& why) {
     if (std::exchange(link->closed, true)) return;
-    if (link->counted && !link->proven) --unproven_;
+    std::erase(strangers_, link);
     Ec ignored;
     link->socket.close(ignored);
     link->timer.cancel();
@@ -396,7 +403,7 @@ class AsioHub final : public FrameHub {
   std::string lane_note_;
   std::optional<FrameLane> lane_;
   bool quiet_ = false;
-  int32_t unproven_ = 0;
+  std::vector<LinkPtr> strangers_;  // accepted and not proven yet, the oldest first
   std::thread thread_;
 };
 

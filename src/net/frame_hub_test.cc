@@ -84,6 +84,32 @@ TEST(FrameHub, NobodyThereIsAClosedLink) {
   EXPECT_EQ(seen.closed[0].code, ErrorCode::kUnavailable);
 }
 
+// However many say nothing, whoever knows the secret gets in at once, and they are gone long before the limit of a handshake.
+TEST(FrameHub, StrangersDoNotCrowdOut) {
+  Seen at_a, at_b;
+  const auto a = open_hub({.security = {.secret = "s"}, .address = "127.0.0.1", .handshake_us = 60'000'000}, at_a);
+  std::vector<int> strangers;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(a->port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(::connect(strangers.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  const auto b = open_hub({.security = {.secret = "s"}}, at_b);
+  b->connect("127.0.0.1", a->port());
+  EXPECT_TRUE(at_b.wait([&] { return at_b.opened.size() + at_b.closed.size() == 1; }));
+  EXPECT_EQ(at_b.opened.size(), 1u);
+  char byte = 0;
+  for (const int stranger : strangers) {
+    while (::recv(stranger, &byte, 1, 0) > 0) {
+    }
+    ::close(stranger);
+  }
+  EXPECT_EQ(at_a.opened.size(), 1u);
+}
+
 // A stranger that sends anything, or nothing, is gone after a while and was never heard.
 TEST(FrameHub, StrangersAreNotHeard) {
   Seen seen;

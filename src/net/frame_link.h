@@ -31,7 +31,7 @@ struct FrameLink {
   std::optional<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> secure;
   boost::asio::steady_timer timer;  // of the handshake
   std::string nonce, received;
-  bool counted = false, proven = false, closed = false, writing = false;
+  bool proven = false, closed = false, writing = false;
   bool waits = false, paused = false;  // for bytes beside it; reading, because too much is behind them
   std::vector<char> buffer;            // once proven
   size_t begin = 0, end = 0;           // of what has not been understood yet

@@ -13,6 +13,7 @@
 #include "api/list_page.h"
 #include "api/multipart.h"
 #include "base/file.h"
+#include "base/scratch_folder.h"
 #include "server/batch.h"
 
 namespace deepinfer {
@@ -69,9 +70,8 @@ std::string BatchService::new_id(const char* kind) { return fmt::format("{}{}{:0
 Status BatchService::make_folders() {
   if (folder_.empty()) return unsupported("this server keeps no files: start it with --data DIR");
   for (const char* name : {"/files", "/batches"}) {
+    DI_CHECK_OK(make_writable_folder(folder_ + name));
     std::error_code ec;
-    fs::create_directories(folder_ + name, ec);
-    if (ec) return io_error(fmt::format("{}{}: {}", folder_, name, ec.message()));
     fs::permissions(folder_, fs::perms::owner_all, ec);
   }
   return {};

@@ -42,6 +42,7 @@ struct SegmentStoreOptions {
   int64_t retry_us = 30'000'000;         // until a disk that failed is tried again
   int64_t open_files = 256;              // segments held open for reading
   uint64_t writer_seed = 0;              // process, machine: makes writers that start together differ
+  const Clock* pace = nullptr;           // of retries, never set back; null: the store's clock
   RetentionLives lives;
   std::shared_ptr<const StoreCipher> cipher;  // null: records are not encrypted
 };
@@ -113,7 +114,12 @@ class SegmentStore {
     int64_t closes_s = 0;
   };
 
+  struct Other {
+    int64_t created_s = 0, expires_s = 0;  // of a segment of another fingerprint; 0: never
+  };
+
   SegmentStore(StoreDisk& disk, const Clock& clock, const SegmentStoreOptions& options);
+  int64_t pace_us() const { return (options_.pace ? options_.pace : &clock_)->now_us(); }
   int64_t now_s() const { return clock_.now_us() / 1'000'000; }
   std::string full(const std::string& path) const { return options_.root + "/" + path; }
   bool is_live(uint32_t segment, int64_t now_s) const;
@@ -141,7 +147,8 @@ class SegmentStore {
   bool recover(const SegmentName& name, uint64_t identity, SegmentContent& content);
   void reject(const SegmentName& name, const Error& error);
   void look_at_others();
-  Result<int64_t> look_at_other(const std::string& path);
+  Result<Other> look_at_other(const std::string& path);
+  void spare_neighbours(std::span<StoreFile> files);
   bool is_ours(const SegmentHeader& header, const SegmentName& name) const;
   uint32_t add_segment(Segment segment);
   void add_entries(uint32_t segment, std::span<const TableEntry> entries);
@@ -170,9 +177,9 @@ class SegmentStore {
   std::unique_ptr<DiskLock> writer_lock_;
   uint64_t writer_ = 0, next_sequence_ = 1;
   int64_t write_again_us_ = 0;
-  std::unordered_set<std::string> rejected_;         // paths of segments that are not for us
-  std::unordered_map<std::string, int64_t> others_;  // when segments of other fingerprints expire, by path; 0: never
-  int64_t look_again_us_ = 0;                        // at them
+  std::unordered_set<std::string> rejected_;       // paths of segments that are not for us
+  std::unordered_map<std::string, Other> others_;  // segments of other fingerprints, by path
+  int64_t look_again_us_ = 0;                      // at them
   int32_t others_read_ = 0;
 
   mutable std::mutex index_;       // never held while the disk is asked; guards what follows

@@ -12,7 +12,7 @@ namespace deepinfer {
 Status SegmentStore::refresh() {
   const std::lock_guard lock(writing_);
   Status looked = look();
-  if (looked && clock_.now_us() >= look_again_us_) look_at_others();
+  if (looked && pace_us() >= look_again_us_) look_at_others();
   if (looked) return looked;
   const std::lock_guard counting(index_);
   ++stats_.read_faults;

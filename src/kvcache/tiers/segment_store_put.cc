@@ -30,7 +30,7 @@ Status SegmentStore::put(RetentionClass retention, std::span<const RecordView> r
     if (is_wanted(retention, record)) fresh.push_back(record);
   }
   if (fresh.empty()) return {};
-  if (clock_.now_us() < write_again_us_) {
+  if (pace_us() < write_again_us_) {
     return Error{ErrorCode::kUnavailable,
                  fmt::format("the KV store {} could not be written and is tried again later", options_.root)};
   }
@@ -152,7 +152,8 @@ std::vector<StoreFile> SegmentStore::files_below_root(int64_t& bytes_to_come) {
       const auto known = by_path_.find(entry.path);
       file.retention = name.retention;
       file.other_fingerprint = known == by_path_.end();
-      if (const auto other = others_.find(entry.path); other != others_.end()) file.expires_s = other->second;
+      if (const auto other = others_.find(entry.path); other != others_.end())
+        file.created_s = other->second.created_s, file.expires_s = other->second.expires_s;
       file.written = false;
       if (known != by_path_.end()) {
         const Segment& segment = segments_[known->second];
@@ -169,8 +170,10 @@ std::vector<StoreFile> SegmentStore::files_below_root(int64_t& bytes_to_come) {
 
 Status SegmentStore::make_room(RetentionClass retention) {
   DI_CHECK_OK(look());
+  look_at_others();
   int64_t total = 0, pinned = options_.segment_bytes;
-  const std::vector<StoreFile> files = files_below_root(total);
+  std::vector<StoreFile> files = files_below_root(total);
+  spare_neighbours(files);
   for (const StoreFile& file : files) {
     total += file.bytes;
     if (file.retention == RetentionClass::kPinned) pinned += file.bytes;
@@ -212,7 +215,7 @@ Status SegmentStore::end_segment(RetentionClass retention) {
 }
 
 void SegmentStore::write_failed(RetentionClass retention, const Error& error) {
-  write_again_us_ = clock_.now_us() + options_.retry_us;
+  write_again_us_ = pace_us() + options_.retry_us;
   static_cast<void>(end_segment(retention));
   const std::lock_guard lock(index_);
   ++stats_.write_faults;

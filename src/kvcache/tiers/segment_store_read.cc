@@ -54,7 +54,7 @@ void SegmentStore::read(std::span<const RecordView> wanted, std::span<StoreRead>
 StoreRead SegmentStore::find(const RecordView& wanted, int64_t now_s, Place& out) const {
   const PageLocation* found = locations(wanted.kind).find(wanted.key);
   if (!found || !is_live(found->segment, now_s)) return StoreRead::kMiss;
-  if (clock_.now_us() < read_again_us_) return StoreRead::kFault;
+  if (pace_us() < read_again_us_) return StoreRead::kFault;
   const SegmentHeader& header = segments_[found->segment].header;
   out = {*found, header.identity, is_ageing(options_.lives, header.retention, header.expires_s, now_s)};
   return StoreRead::kHit;
@@ -142,7 +142,7 @@ void SegmentStore::count_fault() {
   ++stats_.read_faults;
   if (++faults_in_a_row_ < kFaultsUntilPause) return;
   faults_in_a_row_ = 0;
-  read_again_us_ = clock_.now_us() + options_.retry_us;
+  read_again_us_ = pace_us() + options_.retry_us;
 }
 
 void SegmentStore::read_failed(const RecordView& wanted, PageLocation location, const Error& error) {

@@ -123,6 +123,32 @@ TEST_F(SegmentStoreTest, ALongerClassWritesAgainAShorterOneDoesNot) {
   EXPECT_EQ(store->stats().written_records, 3);
 }
 
+// Two stores of different keys under one limit: the older goes, not the neighbour's.
+TEST_F(SegmentStoreTest, ALivingNeighbourIsNoLeftover) {
+  constexpr int64_t kLimit = 2 << 20;
+  SegmentStoreOptions options = test_store_options("kv", kLimit);
+  const auto mine = must_open(disk_, clock_, options);
+  options.fingerprint = store_fingerprint("another key");
+  auto neighbour = must_open(disk_, clock_, options);
+  const auto fill = [&](SegmentStore& store, uint64_t first, uint64_t count) {
+    for (uint64_t i = first; i < first + count; ++i) {
+      ASSERT_TRUE(put_page(store, TestPage(i)));
+      wait_s(1);
+    }
+  };
+  fill(*mine, 0, 150);
+  fill(*neighbour, 1'000, 150);
+  fill(*mine, 2'000, 150);
+  EXPECT_EQ(find_page(*mine, TestPage(0)), Found::kMiss);
+  EXPECT_EQ(find_page(*neighbour, TestPage(1'149)), Found::kExact);
+  EXPECT_EQ(find_page(*neighbour, TestPage(1'075)), Found::kExact);
+  neighbour.reset();  // and is one when it has gone
+  const int64_t left = segments_of(folder_name(options.fingerprint));
+  fill(*mine, 3'000, 60);
+  EXPECT_LT(segments_of(folder_name(options.fingerprint)), left);
+  EXPECT_EQ(find_page(*mine, TestPage(2'000)), Found::kExact);
+}
+
 TEST_F(SegmentStoreTest, TheLimitHoldsAndTheLeastValuableGoesFirst) {
   constexpr int64_t kLimit = 2 << 20;
   disk_.add("kv/somebody/notes.txt", std::vector<uint8_t>(300'000));

@@ -63,6 +63,7 @@ Result<std::unique_ptr<StoreTier>> StoreTier::open(const StoreTierOptions& optio
   store.sections = stored_sections(layout);
   store.limit_bytes = options.limit_bytes;
   store.retry_us = options.retry_us;
+  store.pace = &tier->clock_;
   store.writer_seed = options.writer_seed;
   DI_TRY(tier->store_, SegmentStore::open(*options.disk, *options.date, store));
   tier->writer_ = std::thread([raw = tier.get()] { raw->write_loop(); });

@@ -146,8 +146,8 @@ class StoreTier {
   const StoreTierOptions options_;
   const size_t page_tokens_, page_bytes_, snapshot_bytes_;
   const bool exact_;
+  SteadyClock clock_;  // the store's, too
   std::unique_ptr<SegmentStore> store_;
-  SteadyClock clock_;
   StagingRing pages_, snapshots_;
   sem_t wake_writer_;
   std::atomic<bool> stop_{false};
