@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "cpu/kernels.h"
+
 namespace deepinfer::cpu {
 namespace {
 
@@ -108,8 +110,8 @@ inline V16 load_e8m0x16(const uint8_t* p) {
 
 // ---- products of whole numbers (tuned_fp4.inc) -----------------------------------------------------------------------
 
-// Outputs of a register of 32-bit numbers, and panels whose weights stay in registers while rows pass.
-constexpr int kIntLanes = 8, kFp4Panels = 1;
+// Outputs of a register of 32-bit numbers, panels whose weights stay in registers while rows pass, rows at once.
+constexpr int kIntLanes = 8, kFp4Panels = 1, kFp4Rows = 1;
 using Ints = __m256i;
 using Floats = __m256;
 
@@ -131,22 +133,20 @@ inline Ints four_digits(const int8_t* p) {
   return _mm256_set1_epi32(four);
 }
 
-// sums[n, p] += digits n of 32 columns times panel p. A pair is at most 2 * 24 * 128: four of them fit 16 bits.
-template <int N, int P>
-inline void dots(const Ints* w, const int8_t (*digits)[32], Ints* sums) {
-  static_assert(P == 1);
+// sums[r, n, p] += digit first + n of row r's 32 columns times panel p. A pair is at most 2 * 24 * 128: four of them fit 16
+// bits.
+template <int R, int N, int P>
+inline void dots(const Ints* w, const Digits* x, int first, Ints* sums) {
+  static_assert(R == 1 && P == 1);
   const Ints ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 2
-  for (int n = 0; n < N; ++n) {
-#pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-      const int8_t* x = digits[n] + 4 * i;
-      const Ints a =
-          _mm256_add_epi16(_mm256_maddubs_epi16(w[i], four_digits(x)), _mm256_maddubs_epi16(w[i + 1], four_digits(x + 4)));
-      const Ints b = _mm256_add_epi16(_mm256_maddubs_epi16(w[i + 2], four_digits(x + 8)),
-                                      _mm256_maddubs_epi16(w[i + 3], four_digits(x + 12)));
-      sums[n] = _mm256_add_epi32(sums[n], _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
-    }
+#pragma GCC unroll 4
+  for (int half = 0; half < 2 * N; ++half) {
+    const int8_t* digits = x->digit[first + half / 2] + half % 2 * 16;
+    const Ints* weights = w + half % 2 * 4;
+    Ints pairs = _mm256_maddubs_epi16(weights[0], four_digits(digits));
+#pragma GCC unroll 3
+    for (int i = 1; i < 4; ++i) pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(weights[i], four_digits(digits + 4 * i)));
+    sums[half / 2] = _mm256_add_epi32(sums[half / 2], _mm256_madd_epi16(pairs, ones));
   }
 }
 
