@@ -18,5 +18,7 @@ namespace deepinfer {
 bool a_label_ends(std::string_view text);
 // At most `most` bytes in all, `text` included, are an A-label. REQUIRES: most <= 59.
 bool a_label_goes_on(std::string_view text, size_t most);
+// Whatever begins with at most so many letters, digits and dashes goes on.
+size_t a_label_free(size_t most);
 
 }  // namespace deepinfer

@@ -86,13 +86,15 @@ class Automaton {
     uint32_t slice = 0, node = 0;
     bool begun = false, strike = false;  // of the slice
     std::vector<LexState> states;        // by depth
+    std::vector<uint8_t> bytes;          // likewise, and below: of costly states
+    std::vector<size_t> free;
   };
   // Null when it left off.
   std::shared_ptr<const Interior> interior(LexState state);
   bool go_on(LexState state, Walk& walk);
   bool leaves_off();
   bool must_leave_off();
-  size_t built() const { return lexer_.num_tables() + earley_.num_rows(); }
+  size_t built() const { return lexer_.num_tables() + lexer_.num_states() + earley_.num_rows(); }
   // How many characters that a string may hold as they are surely fit.
   struct Room {
     int32_t chars = -1;        // -1 = not known yet

@@ -12,6 +12,9 @@ namespace {
 // How many expressions one search for a shortest text may look at. A minimum length needs as many.
 constexpr size_t kAliveBudget = 20'000;
 
+// To look which bytes a part treats alike takes so much less than to make an expression of it.
+constexpr size_t kLooksAPart = 8;
+
 constexpr ByteSet kRawInString = [] {
   ByteSet set;
   for (int byte = 0x20; byte < 256; ++byte) {
@@ -31,7 +34,7 @@ constexpr Escape kEscapes[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 8}, {
 std::span<const RegexArena::Edge> RegexArena::edges(Rx rx) {
   if (!nodes_[rx].has_edges && !out_of_time()) {
     if (deriving_++ == 0) work_ = 0;
-    const Edges computed = compute_edges(rx);
+    const Edges computed = too_much(1) ? Edges{} : compute_edges(rx);
     --deriving_;
     Node& node = nodes_[rx];
     node.has_edges = true;
@@ -98,7 +101,7 @@ RegexArena::Edges RegexArena::combine(const std::vector<Edges>& parts, bool is_a
       const auto found = std::find_if(part.begin(), part.end(), [&](const Edge& edge) { return edge.bytes.has(bytes.first()); });
       if (found != part.end()) members.push_back(found->next);
     }
-    if (too_much(parts.size())) return {};
+    if (too_much(1 + parts.size() / kLooksAPart)) return {};
     if (members.empty() || (is_and && members.size() < parts.size())) continue;
     const Rx next = is_and ? intersect(members) : alternate(members);
     if (next == kNothing) continue;

@@ -188,8 +188,7 @@ class Builder {
     }
     for (size_t i = 0; i < grammar_.rules.size(); ++i) {
       if (productive[i]) continue;
-      return invalid_argument(
-          fmt::format("grammar, line {}: no text satisfies the rule '{}'", grammar_.rules[i].line, grammar_.rules[i].name));
+      return grammar_.fault(grammar_.rules[i].at, fmt::format("no text satisfies the rule '{}'", grammar_.rules[i].name));
     }
     return {};
   }

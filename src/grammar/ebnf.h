@@ -7,8 +7,8 @@
 //
 // "text" with JSON's escapes, [classes] and /regular expressions/ (grammar/regex_syntax.h, the whole piece), groups, | between
 // choices, and * + ? {n} {n,} {n,m} behind a part. `:` and `=` do for `::=`, a `;` may end a rule; `#` and `//` begin comments.
-// White space separates and is never part of the language. Rules that do not recur become one regular expression. Errors give the
-// line. A rule that no text can satisfy is an error. Threads: pure.
+// White space separates and is never part of the language. Rules that do not recur become one regular expression. Errors give
+// line and column. A rule that no text can satisfy is an error. Threads: pure.
 #pragma once
 
 #include <memory>

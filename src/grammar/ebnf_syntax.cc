@@ -22,7 +22,7 @@ bool is_name_char(char c) {
 
 class Parser {
  public:
-  Parser(RegexArena& arena, std::string_view text) : arena_(arena), text_(text) {}
+  Parser(RegexArena& arena, std::string_view text) : arena_(arena), text_(text) { out_.text = text; }
 
   Result<EbnfGrammar> parse() {
     if (!is_valid_utf8(text_)) return invalid_argument("grammar: not valid UTF-8");
@@ -30,8 +30,7 @@ class Parser {
     while (more()) DI_CHECK_OK(rule());
     if (out_.rules.empty()) return fault("no rule");
     for (const EbnfGrammar::Rule& rule : out_.rules) {
-      if (!rule.defined)
-        return invalid_argument(fmt::format("grammar, line {}: the rule '{}' is not defined", rule.line, rule.name));
+      if (!rule.defined) return out_.fault(rule.at, fmt::format("the rule '{}' is not defined", rule.name));
     }
     for (const char* name : {"start", "root"}) {
       if (const auto found = names_.find(name); found != names_.end()) out_.start = found->second;
@@ -42,11 +41,7 @@ class Parser {
  private:
   using Kind = EbnfExpression::Kind;
 
-  Error fault(std::string_view what) const {
-    const auto line =
-        1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())), '\n');
-    return invalid_argument(fmt::format("grammar, line {}: {}", line, what));
-  }
+  Error fault(std::string_view what) const { return out_.fault(at_, what); }
   bool more() const { return at_ < text_.size(); }
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   bool take(std::string_view word) {
@@ -65,18 +60,15 @@ class Parser {
     }
   }
   std::string name() {
-    const size_t begin = at_;
+    name_at_ = at_;
     while (is_name_char(peek())) ++at_;
-    std::string out(text_.substr(begin, at_ - begin));
+    std::string out(text_.substr(name_at_, at_ - name_at_));
     skip_space();
     return out;
   }
   size_t rule_number(const std::string& name) {
     const auto [entry, added] = names_.try_emplace(name, out_.rules.size());
-    if (added) {
-      const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
-      out_.rules.push_back({.name = name, .line = static_cast<int>(line), .body = {}});
-    }
+    if (added) out_.rules.push_back({.name = name, .at = name_at_, .body = {}});
     return entry->second;
   }
   bool take_defines() { return take("::=") || take(":") || take("="); }
@@ -208,12 +200,19 @@ class Parser {
 
   RegexArena& arena_;
   std::string_view text_;
-  size_t at_ = 0;
+  size_t at_ = 0, name_at_ = 0;  // of the last name
   EbnfGrammar out_;
   std::map<std::string, size_t, std::less<>> names_;
 };
 
 }  // namespace
+
+Error EbnfGrammar::fault(size_t at, std::string_view what) const {
+  const std::string_view before = text.substr(0, at);
+  const size_t begin = before.rfind('\n') + 1;  // of the line; 0 where there is none before
+  return invalid_argument(fmt::format("grammar, line {}, column {}: {}", 1 + std::count(before.begin(), before.end(), '\n'),
+                                      before.size() - begin + 1, what));
+}
 
 Result<EbnfGrammar> parse_ebnf_text(RegexArena& arena, std::string_view text) { return Parser(arena, text).parse(); }
 

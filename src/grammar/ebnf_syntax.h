@@ -25,13 +25,16 @@ struct EbnfGrammar {
   struct Rule {
     std::string name;
     bool defined = false;
-    int line = 0;  // of its first mention
+    size_t at = 0;  // of its first mention
     EbnfExpression body;
   };
+  std::string_view text;
   std::vector<Rule> rules;
   size_t start = 0;
+  Error fault(size_t at, std::string_view what) const;
 };
 
+// What it gives refers to `text`.
 Result<EbnfGrammar> parse_ebnf_text(RegexArena& arena, std::string_view text);
 
 }  // namespace deepinfer

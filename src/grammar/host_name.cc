@@ -26,6 +26,11 @@ size_t HostName::most_in_label() const {
   return std::min<size_t>(kMaxLabel - kPrefix, kMaxName - (size_ - static_cast<uint32_t>(a_label_.size())));
 }
 
+size_t HostName::free_bytes() const {
+  const size_t most = std::min<size_t>(a_label_free(most_in_label()), a_label_.size() + (kMaxName - size_));
+  return in_a_label_ && most > a_label_.size() ? most - a_label_.size() : 0;
+}
+
 std::optional<HostName> HostName::after(uint8_t byte) const {
   const bool small = byte >= 'a' && byte <= 'z', digit = byte >= '0' && byte <= '9', dash = byte == '-';
   if (byte == '.') return next_label();
@@ -33,7 +38,7 @@ std::optional<HostName> HostName::after(uint8_t byte) const {
   HostName out = *this;
   ++out.size_, ++out.label_;
   if (in_a_label_) {
-    if (!small && !digit && !dash) return std::nullopt;
+    if (!is_in_a_label(byte)) return std::nullopt;
     out.a_label_ += static_cast<char>(byte);
     if (!a_label_goes_on(out.a_label_, most_in_label())) return std::nullopt;
     return out;

@@ -22,6 +22,9 @@ class HostName {
   std::optional<HostName> after(uint8_t byte) const;
   // Inside an A-label, where each byte takes a search.
   bool in_a_label() const { return in_a_label_; }
+  static bool is_in_a_label(uint8_t byte) { return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9') || byte == '-'; }
+  // So many bytes of an A-label fit whatever they are.
+  size_t free_bytes() const;
   bool plain() const { return plain_; }
   // The same place of a name without A-labels from here on. REQUIRES: !in_a_label().
   HostName plainly() const;

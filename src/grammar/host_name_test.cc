@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "grammar/a_label.h"
+#include "grammar/automaton.h"
 #include "grammar/constraint.h"
 
 namespace deepinfer {
@@ -57,6 +58,33 @@ TEST(HostName, NoBeginningIsABlindAlley) {
       name = *name.after(byte), text += static_cast<char>(byte);
     }
     EXPECT_TRUE(name.ends()) << text;
+  }
+}
+
+// Of all beginnings inside an A-label only those that are gone on with otherwise are looked into.
+TEST(HostName, TokensInsideALabelTakeFewSteps) {
+  std::vector<std::string> tokens{"ab\"", "c.d", "a_"};
+  for (char a = 'a'; a <= 'z'; ++a) {
+    for (char b = 'a'; b <= 'z'; ++b) tokens.push_back({a, b, 'q'});
+  }
+  Lexer lexer;
+  RegexArena& arena = lexer.arena();
+  auto rules = std::make_unique<FixedRules>();
+  const Nonterminal start = rules->add();
+  rules->add(start, {Symbol::terminal(arena.concat({arena.json_body(arena.host_name()), arena.literal("\"")}))});
+  rules->set_start(start);
+  Automaton automaton(Vocabulary::create(tokens), lexer, std::move(rules));
+  GrammarState state = automaton.begin();
+  ASSERT_TRUE(automaton.advance(state, "xn--9n2bp8q"));
+  const size_t before = automaton.num_states();
+  std::vector<uint32_t> words(automaton.vocabulary().num_words());
+  ASSERT_TRUE(automaton.mask(state, words));
+  EXPECT_LT(automaton.num_states(), before + 20);
+  for (TokenId token = 0; token < automaton.vocabulary().size(); ++token) {
+    GrammarState behind = state;
+    EXPECT_EQ(automaton.advance(behind, automaton.vocabulary().bytes(token)),
+              (words[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0)
+        << tokens[static_cast<size_t>(token)];
   }
 }
 

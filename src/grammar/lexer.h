@@ -36,6 +36,11 @@ class Lexer {
   }
   // Tables take long here and behind it, so single steps should be asked for.
   bool costly(LexState state) const { return states_[state].costly; }
+  // Of a costly one: so many of HostName::is_in_a_label() surely fit, and no terminal ends between them.
+  size_t free_bytes(LexState state) const {
+    const std::vector<Pair>& pairs = states_[state].pairs;
+    return pairs.size() == 1 ? arena_.free_bytes(pairs[0].rest) : 0;
+  }
   // The same for all bytes; it stays where it is.
   const uint32_t* table(LexState state) {
     if (states_[state].table < 0) fill(state);

@@ -6,7 +6,10 @@ namespace deepinfer {
 namespace {
 
 // Choices of one object, and ways to meet some of them with one key. Real schemas have two and four.
-constexpr size_t kMaxChoices = 6, kMaxWays = 32;
+constexpr size_t kMaxChoices = 10, kMaxWays = 32;
+
+// Steps to ask of each value whether the rest can be met behind it, some milliseconds.
+constexpr size_t kMaxSteps = 4'000'000;
 
 }  // namespace
 
@@ -31,6 +34,11 @@ int64_t ObjectPlan::needed(const ObjectState& at) const {
     }
   }
   return least[wanted] == kUnbounded ? kUnbounded : out + least[wanted];
+}
+
+bool ObjectPlan::viable(const ObjectState& at) const {
+  const int64_t least = needed(at);
+  return least != kUnbounded && least <= max - at.count;
 }
 
 ObjectState ObjectPlan::next(const ObjectState& at) const {
@@ -75,6 +83,9 @@ class Planner {
     if (!shapes_.problem().empty()) return std::move(plan_);
     plan_.wanted = (1u << choices_.size()) - 1;
     for (const std::string& name : shapes_.names(shape_)) add_entry(name);
+    size_t num_values = 0;
+    for (const ObjectPlan::Entry& entry : plan_.entries) num_values += entry.values.size();
+    if (!choices_.empty() && num_values * num_values << choices_.size() > kMaxSteps) shapes_.fail_too_large();
     for (const SchemaShapes::KeyClass& keys : shapes_.other_keys(shape_)) {
       const uint32_t value = value_(keys.value);
       if (value == kNoValue) continue;

@@ -46,7 +46,7 @@ struct ObjectPlan {
   // How many keys must still come at least; kUnbounded where the object cannot be ended.
   int64_t needed(const ObjectState& at) const;
   bool closable(const ObjectState& at) const { return needed(at) == 0 && at.count >= min; }
-  bool viable(const ObjectState& at) const { return needed(at) != kUnbounded && needed(at) <= max - at.count; }
+  bool viable(const ObjectState& at) const;
   // The state behind an entry, or behind another key.
   ObjectState next(const ObjectState& at, size_t entry, const Value& value) const;
   ObjectState next(const ObjectState& at) const;

@@ -242,7 +242,6 @@ Rx RegexArena::factor(std::vector<Rx>& choices, int depth) {
 Rx RegexArena::alternate(std::vector<Rx> choices) { return alternate_at(std::move(choices), 0); }
 
 Rx RegexArena::alternate_at(std::vector<Rx> choices, int depth) {
-  if (too_much(choices.size())) return kNothing;
   std::vector<Rx> flat;
   ByteSet single;
   for (const Rx choice : choices) {
@@ -260,6 +259,7 @@ Rx RegexArena::alternate_at(std::vector<Rx> choices, int depth) {
     }
   }
   if (!single.empty()) flat.push_back(bytes(single));
+  if (too_much(flat.size())) return kNothing;
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return kNothing;
@@ -279,7 +279,6 @@ Rx RegexArena::alternate_at(std::vector<Rx> choices, int depth) {
 }
 
 Rx RegexArena::intersect(std::vector<Rx> parts) {
-  if (too_much(parts.size())) return kNothing;
   std::vector<Rx> flat;
   for (const Rx part : parts) {
     if (kind(part) == Kind::kAnd) {
@@ -288,6 +287,7 @@ Rx RegexArena::intersect(std::vector<Rx> parts) {
       flat.push_back(part);
     }
   }
+  if (too_much(flat.size())) return kNothing;
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return kAnyBytes;

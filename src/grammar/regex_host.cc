@@ -34,6 +34,12 @@ bool RegexArena::is_costly(Rx rx) const {
   return kind(rx) == Kind::kHostName && HostName::unpacked(args(rx)).in_a_label();
 }
 
+size_t RegexArena::free_bytes(Rx rx) const {
+  if (!is_costly(rx) || kind(rx) != Kind::kConcat || nullable(arg(rx, 1))) return 0;
+  const Rx name = kind(arg(rx, 0)) == Kind::kJsonBody ? arg(arg(rx, 0), 0) : arg(rx, 0);
+  return HostName::unpacked(args(name)).free_bytes();
+}
+
 Rx RegexArena::derive_alone(Rx rx, uint8_t byte) {
   if (!is_costly(rx)) return derive(rx, byte);
   if (kind(rx) == Kind::kConcat) {
