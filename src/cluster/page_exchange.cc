@@ -74,6 +74,8 @@ class HubPageExchange final : public PageExchange {
   explicit HubPageExchange(const PageExchangeOptions& options) : options_(options) {}
 
   Status start() {
+    // Its thread may have a peer before the hub is known here: that one waits in format().
+    const std::lock_guard lock(mutex_);
     DI_TRY(hub_, FrameHub::open(options_.hub,
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },

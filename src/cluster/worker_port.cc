@@ -91,7 +91,7 @@ class HubWorkerPort final : public WorkerPort {
   }
 
   std::string transport() const override {
-    const std::string lane = exchange_->lane();
+    const std::string lane = exchange_ ? exchange_->lane() : hub_->lane();
     if (lane.empty()) return "";
     return lane == "UCX" ? "pages and pictures go by UCX to whoever has it, else by TCP"
                          : "pages and pictures go by TCP: " + lane;

@@ -114,7 +114,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(host->tokenizer_, open_tokenizer(model));
   DI_TRY(host->model_,
          open_model(*host->device_, *host->tokenizer_, {model, settings.threads, options.progress, options.pictures_only}));
-  if (settings.ranks > 1) {
+  if (settings.ranks > 1 && !options.pictures_only) {
     DI_TRY(host->ranked_, open_ranks(*host->device_, *host->model_, settings.ranks));
   }
   ImageLimits images;
@@ -150,7 +150,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
   DI_TRY(host->store_, HostStore::open(settings, options.store_folder, model));
   DI_CHECK_OK(host->open_engine(std::move(engine)));
-  host->remote_.facts = facts_of(*host->model_, host->engine_->options());
+  host->remote_.facts = facts_of(host->model(), host->engine_->options());
   host->engine_->start();
   return host;
 }

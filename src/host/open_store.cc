@@ -75,7 +75,9 @@ Result<std::unique_ptr<HostStore>> HostStore::open(const HostSettings& settings,
   store = std::make_unique<HostStore>();
   store->was_asked_for_ = !settings.store.empty();
   store->folder_ = store->was_asked_for_ ? settings.store : standard_folder;
-  if (store->was_asked_for_) DI_CHECK_OK(make_writable_folder(store->folder_));
+  // It may be there later: until then its pages are misses, and who named it is told.
+  const Status usable = store->was_asked_for_ ? make_writable_folder(store->folder_) : Status();
+  if (!usable) store->trouble_ = usable.error().message;
   store->limit_bytes_ = static_cast<int64_t>(static_cast<double>(settings.store_size) * kGigabyte);
   if (store->limit_bytes_ == 0)
     store->limit_bytes_ = std::clamp(free_bytes(store->folder_) / kShareOfFree, kLeastBytes, kMostBytes);
@@ -104,6 +106,8 @@ StoreTierOptions HostStore::options(const std::string& fingerprint, bool beside_
 }
 
 std::string HostStore::summary() const {
+  if (!trouble_.empty())
+    return fmt::format("{}; the KV store keeps nothing until that is mended, --store off for none", trouble_);
   return fmt::format("KV store in {}, at most {:.1f} GB; --store off for none", folder_,
                      static_cast<double>(limit_bytes_) / kGigabyte);
 }

@@ -33,6 +33,7 @@ class HostStore {
   PosixDisk disk_;
   std::optional<CachedDisk> memory_;
   DateClock date_;
+  std::string trouble_;  // why nothing can be written there
   std::string folder_, identity_;
   int64_t limit_bytes_ = 0, memory_bytes_ = 0;
   uint64_t seed_ = 0;
