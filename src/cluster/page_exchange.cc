@@ -66,6 +66,7 @@ requires(SameWire<T, TakenMessage>) void wire_message(IO& io, T& m) { wire_field
 
 std::string_view view_of(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
+using Memory = std::unique_ptr<uint8_t[]>;
 using Outgoing = std::shared_ptr<OutgoingPages>;
 using Incoming = std::shared_ptr<IncomingPages>;
 
@@ -79,7 +80,12 @@ class HubPageExchange final : public PageExchange {
     DI_TRY(hub_, FrameHub::open(options_.hub,
                                 {.opened = [this](LinkId link) { greet(link); },
                                  .frame = [this](LinkId link, uint8_t type, std::string_view bytes) { take(link, type, bytes); },
-                                 .closed = [this](LinkId link, const Error&) { forget(link); }}));
+                                 .closed = [this](LinkId link, const Error&) { forget(link); },
+                                 .kept =
+                                     [this](LinkId link, uint8_t type, LaneBytes bytes) {
+                                       const std::span<const uint8_t> view(bytes.data.get(), bytes.size);
+                                       take(link, type, view_of(view), std::move(bytes.data));
+                                     }}));
     tick_later();
     return {};
   }
@@ -157,19 +163,20 @@ class HubPageExchange final : public PageExchange {
     links_[out.link].to = name;
   }
 
-  void take(LinkId link, uint8_t type, std::string_view bytes) {
-    const Status understood = dispatch(link, links_[link], type, bytes);
+  // `kept`: where `bytes` are, if they may stay there.
+  void take(LinkId link, uint8_t type, std::string_view bytes, Memory kept = nullptr) {
+    const Status understood = dispatch(link, links_[link], type, bytes, std::move(kept));
     if (!understood) hub_->close(link, understood.error());
   }
 
-  Status dispatch(LinkId id, Link& link, uint8_t type, std::string_view bytes) {
+  Status dispatch(LinkId id, Link& link, uint8_t type, std::string_view bytes, Memory kept) {
     if (type == FormatMessage::kType) {
       DI_TRY(const FormatMessage message, read_message<FormatMessage>(bytes));
       return agree(id, link, message);
     }
     if (!link.agrees) return corrupt("a message before its format");
     if (std::exchange(link.has_chunk, false))
-      return type == kBytesType ? receive(id, link.chunk, bytes) : corrupt("no bytes came");
+      return type == kBytesType ? receive(id, link.chunk, bytes, std::move(kept)) : corrupt("no bytes came");
     switch (type) {
       case ChunkMessage::kType: {
         DI_TRY(link.chunk, read_message<ChunkMessage>(bytes));
@@ -296,7 +303,7 @@ class HubPageExchange final : public PageExchange {
     return in;
   }
 
-  Status receive(LinkId link, const ChunkMessage& chunk, std::string_view bytes) {
+  Status receive(LinkId link, const ChunkMessage& chunk, std::string_view bytes, Memory kept) {
     const PageFormat mine = format();
     const bool is_state = chunk.border > 0, is_whole = chunk.whole.tokens > 0;
     const bool fits = is_whole   ? bytes.size() == mine.whole_bytes
@@ -325,11 +332,13 @@ class HubPageExchange final : public PageExchange {
       stats_.bytes_received += static_cast<int64_t>(bytes.size());
       if (!is_state && !is_whole) stats_.pages_received += static_cast<int64_t>(chunk.end - chunk.begin);
     }
-    auto copy = std::make_unique_for_overwrite<uint8_t[]>(bytes.size());
-    std::memcpy(copy.get(), bytes.data(), bytes.size());
-    if (is_whole) return in->add_whole(chunk.whole, std::move(copy)), Status();
-    if (is_state) return in->add_state(chunk.border, std::move(copy)), Status();
-    const size_t end = in->add(chunk.begin, chunk.end, chunk.last, std::move(copy));
+    if (!kept) {
+      kept = std::make_unique_for_overwrite<uint8_t[]>(bytes.size());
+      std::memcpy(kept.get(), bytes.data(), bytes.size());
+    }
+    if (is_whole) return in->add_whole(chunk.whole, std::move(kept)), Status();
+    if (is_state) return in->add_state(chunk.border, std::move(kept)), Status();
+    const size_t end = in->add(chunk.begin, chunk.end, chunk.last, std::move(kept));
     hub_->send(link, TakenMessage::kType, write_message(TakenMessage{chunk.number, end}));
     return {};
   }

@@ -305,10 +305,12 @@ class AsioHub final : public FrameHub {
   // Without a lane nothing was offered, so nothing comes but offers.
   void take_of_lane(const LinkPtr& link, std::string_view bytes) {
     if (!lane_) return;
-    const auto taken = lane_->take(link->id, bytes);
+    auto taken = lane_->take(link->id, bytes);
     if (!taken) return drop(link, taken.error());
     link->waits = taken->waits;
-    if (taken->type) handlers_.frame(link->id, *taken->type, {taken->bytes.data.get(), taken->bytes.size});
+    if (!taken->type) return;
+    if (handlers_.kept) return handlers_.kept(link->id, *taken->type, std::move(taken->bytes));
+    handlers_.frame(link->id, *taken->type, {reinterpret_cast<const char*>(taken->bytes.data.get()), taken->bytes.size});
   }
 
   // Reads on where too much was behind what has come now.

@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "net/side_lane.h"
 
 namespace deepinfer {
 
@@ -54,6 +55,8 @@ struct FrameHandlers {
   std::function<void(LinkId)> opened;
   std::function<void(LinkId, uint8_t type, std::string_view bytes)> frame;
   std::function<void(LinkId, const Error& why)> closed;
+  // In frame()'s place, of one that came beside its connection: its bytes are for keeping.
+  std::function<void(LinkId, uint8_t type, LaneBytes bytes)> kept;
   // Behind the frames that came together.
   std::function<void()> settled;
 };

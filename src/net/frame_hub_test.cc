@@ -166,8 +166,9 @@ class FrameHubTls : public ::testing::Test {
 
 TEST_F(FrameHubTls, FramesTravelBetweenCertificatesOfOneAuthority) {
   Seen at_a, at_b;
-  const auto a = open_hub({.security = of("ours", "ours"), .address = "127.0.0.1"}, at_a);
-  const auto b = open_hub({.security = of("ours", "ours")}, at_b);
+  const auto a = open_hub({.security = of("ours", "ours"), .address = "127.0.0.1", .lane = FrameLanes::kAuto}, at_a);
+  const auto b = open_hub({.security = of("ours", "ours"), .lane = FrameLanes::kAuto}, at_b);
+  EXPECT_EQ(a->lane(), "") << "nothing goes beside TLS without being asked for";
   const std::string big(1'000'000, 'x');
   b->send(b->connect("127.0.0.1", a->port()), 7, big);
   ASSERT_TRUE(at_a.wait([&] { return at_a.frames.size() == 1; }));

@@ -104,6 +104,31 @@ TEST_F(FrameLaneTest, OneSideWithoutALaneIsNoTrouble) {
   }
 }
 
+// Until all that is under way has arrived.
+std::vector<LaneEvent> events_of(SideLane& a, SideLane& b) {
+  std::vector<LaneEvent> out;
+  for (int i = 0; i < 300; ++i) {
+    a.turn(out), b.turn(out);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return out;
+}
+
+TEST_F(FrameLaneTest, BytesWithoutTheKeyThatWasGivenOutAreDropped) {
+  for (const char last : {'k', 'l'}) {
+    auto a = SideLane::open(1 << 20), b = SideLane::open(1 << 20);
+    ASSERT_TRUE(a && b);
+    const std::string key(SideLane::kKeyBytes, 'k');
+    (*a)->expect(1, key);
+    ASSERT_TRUE((*b)->join(2, (*a)->address(), key.substr(1) + last));
+    (*b)->send(2, 7, std::string(100'000, 'x'), 0);
+    (*b)->send(2, 8, std::string((1 << 20) + 1, 'x'), 0);  // beyond what is taken
+    int come = 0;
+    for (const LaneEvent& event : events_of(**a, **b)) come += event.kind == LaneEvent::Kind::kCame;
+    EXPECT_EQ(come, last == 'k' ? 1 : 0);
+  }
+}
+
 // Another process, which sends without an end and takes what comes. Made before there are threads.
 class Child {
  public:

@@ -24,7 +24,7 @@
 namespace deepinfer {
 
 struct LaneBytes {
-  std::unique_ptr<char[]> data;
+  std::unique_ptr<uint8_t[]> data;
   size_t size = 0;
 };
 

@@ -205,7 +205,8 @@ class UcxLane final : public SideLane {
     if (head.size() != kKeyBytes + sizeof(uint64_t) || bytes > max_bytes_) return UCS_OK;
     const auto found = links_.find(std::string(head.substr(0, kKeyBytes)));
     if (found == links_.end()) return UCS_OK;
-    auto in = std::make_unique<Receive>(Receive{*this, found->second, 0, {std::make_unique_for_overwrite<char[]>(bytes), bytes}});
+    auto in =
+        std::make_unique<Receive>(Receive{*this, found->second, 0, {std::make_unique_for_overwrite<uint8_t[]>(bytes), bytes}});
     std::memcpy(&in->number, head.data() + kKeyBytes, sizeof(in->number));
     if (!(attributes & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
       std::memcpy(in->bytes.data.get(), data, bytes);

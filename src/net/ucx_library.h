@@ -10,13 +10,14 @@
 
 #include "base/result.h"
 
-#define DEEPINFER_UCX_FUNCTIONS(X)                                                                                       \
-  X(ucp_get_version_string)                                                                                              \
-  X(ucp_config_read)                                                                                                     \
-  X(ucp_config_modify) X(ucp_config_print) X(ucp_config_release) X(ucp_init_version) X(ucp_cleanup) X(ucp_worker_create) \
-      X(ucp_worker_destroy) X(ucp_worker_get_efd) X(ucp_worker_arm) X(ucp_worker_progress) X(ucp_worker_get_address)     \
-          X(ucp_worker_release_address) X(ucp_worker_set_am_recv_handler) X(ucp_ep_create) X(ucp_ep_close_nbx)           \
-              X(ucp_am_send_nbx) X(ucp_am_recv_data_nbx) X(ucp_request_free) X(ucs_status_string) X(ucs_log_push_handler)
+// clang-format off
+#define DEEPINFER_UCX_FUNCTIONS(X) \
+  X(ucp_get_version_string) X(ucp_config_read) X(ucp_config_modify) X(ucp_config_print) X(ucp_config_release) \
+  X(ucp_init_version) X(ucp_cleanup) X(ucp_worker_create) X(ucp_worker_destroy) X(ucp_worker_get_efd) \
+  X(ucp_worker_arm) X(ucp_worker_progress) X(ucp_worker_get_address) X(ucp_worker_release_address) \
+  X(ucp_worker_set_am_recv_handler) X(ucp_ep_create) X(ucp_ep_close_nbx) X(ucp_am_send_nbx) \
+  X(ucp_am_recv_data_nbx) X(ucp_request_free) X(ucs_status_string) X(ucs_log_push_handler)
+// clang-format on
 
 namespace deepinfer {
 
