@@ -61,16 +61,16 @@ void fill(Random& random, int rows, int n, int k, bool extreme, Case& out) {
 }
 
 bool same_numbers(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
-    return std::isnan(x) ? std::isnan(y) : std::memcmp(&x, &y, sizeof x) == 0;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return std::isnan(x) ? std::isnan(y) : std::memcmp(&x, &y, sizeof x) == 0; });
 }
 
 TEST(CpuDigits, ExactAndInexactBlocksEqualDefinition) {
   const auto devices = all_devices();
   Random random(11);
   for (int trial = 0; trial < 40; ++trial) {
-    const int rows = trial < 20 ? 1 + trial % 10 : random.between(11, 140), n = random.between(1, 70), k = 32 * random.between(1, 6);
+    const int rows = trial < 20 ? 1 + trial % 10 : random.between(11, 140), n = random.between(1, 70),
+              k = 32 * random.between(1, 6);
     Case c;
     fill(random, rows, n, k, trial % 4 == 3, c);
     std::vector<float> want(static_cast<size_t>(rows * n)), got(want.size());
@@ -86,8 +86,8 @@ TEST(CpuDigits, ExactAndInexactBlocksEqualDefinition) {
         std::fill(got.begin(), got.end(), -7.0f);
         c.params.y = got.data();
         device->ops().matmul(c.params);
-        EXPECT_TRUE(same_numbers(got, want)) << describe(*device) << " rows " << rows << " n " << n << " k " << k << " packed "
-                                             << packed;
+        EXPECT_TRUE(same_numbers(got, want))
+            << describe(*device) << " rows " << rows << " n " << n << " k " << k << " packed " << packed;
       }
     }
   }

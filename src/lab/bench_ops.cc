@@ -123,6 +123,7 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     report.add({.name = fmt::format("multiply/{}/fp4", kernels.isa), .value = limits.multiply_fp4 / 1e9, .unit = "GFLOP/s"});
     for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
+    DI_CHECK_OK(bench_ops_rows(*device, options, bandwidth, limits.multiply, report));
   }
   return {};
 }
