@@ -33,8 +33,8 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report);
 // The same of a GPU, ops/cuda:N/...; multiply units have no limit measured yet. Then ops/cuda:N/experts/NxK/ROWS: weights of
 // touched experts per second.
 Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureReport& report);
-// Rows ops/ISA/NAME/ROWS of what is no product with a weight: select, attention and others of a step. Limits: what they read, from
-// memory, and what they multiply; those that stay in caches may pass the first.
+// Rows ops/ISA/NAME/ROWS of what is no product with a weight: select, attention and others of a step. Limits: what they read,
+// from memory, and what they multiply; those that stay in caches may pass the first.
 Status bench_ops_rows(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
 // On a CPU `multiply` FLOPs a second are a limit beside the bandwidth; 0 = not measured.
 Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
