@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/clock.h"
+#include "host/compressed_file.h"
 #include "model/oracle_drafter.h"
 #include "model/scripted_model.h"
 #include "scheduler/step_log.h"
@@ -70,11 +72,25 @@ std::vector<std::string> EngineSteps::busy_steps() {
   return lines;
 }
 
-// When decisions change on purpose, this makes the file of scheduler/step_log_test.cc anew.
+// When decisions change on purpose, this makes the file of the next test anew: `zstd -19 --rm` it.
 TEST_F(EngineSteps, DISABLED_RecordTheSteps) {
   std::ofstream file("tests/recorded/steps.jsonl");
   const auto lines = busy_steps();
   for (size_t i = 0; i < 80; ++i) file << lines[i] << '\n';
+}
+
+// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions.
+TEST(StepLog, ARecordedRunIsPlannedAgain) {
+  const auto text = read_maybe_compressed(DEEPINFER_SOURCE_DIR "/tests/recorded/steps.jsonl.zst");
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  std::istringstream lines(*text);
+  std::string line;
+  int steps = 0;
+  for (; std::getline(lines, line); ++steps) {
+    const Status same = replay_step(line);
+    ASSERT_TRUE(same) << "line " << steps + 1 << ": " << same.error().message;
+  }
+  EXPECT_GT(steps, 50);
 }
 
 TEST_F(EngineSteps, EveryStepOfABusyEngineIsPlannedAgain) {

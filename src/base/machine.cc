@@ -30,10 +30,9 @@ double quota_of(const std::string& folder) {
   return of > 0 && in > 0 ? of / in : 0;
 }
 
-}  // namespace
-
-double processor_quota(const std::string& root, std::string_view membership) {
-  double least = 0;
+// Calls `look` with the folder of each control group of `controller` that the process is in, and with those above.
+template <class Look>
+void each_group(const std::string& root, std::string_view membership, std::string_view controller, Look look) {
   while (!membership.empty()) {
     const std::string_view line = membership.substr(0, membership.find('\n'));
     membership.remove_prefix(std::min(membership.size(), line.size() + 1));
@@ -41,17 +40,81 @@ double processor_quota(const std::string& root, std::string_view membership) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string_view::npos || !line.substr(second + 1).starts_with('/')) continue;
     const std::string controllers(line.substr(first + 1, second - first - 1));
-    if (!controllers.empty() && (',' + controllers + ',').find(",cpu,") == std::string::npos) continue;
+    if (!controllers.empty() && (',' + controllers + ',').find(',' + std::string(controller) + ',') == std::string::npos)
+      continue;
     const std::string base = controllers.empty() ? root : root + "/" + controllers;
     // Inside a container the path may be the host's, with only its end in sight: folders that are not there say nothing.
     for (std::string path(line.substr(second + 1));; path.resize(path.rfind('/'))) {
       while (path.ends_with('/')) path.pop_back();
-      const double quota = quota_of(base + path);
-      if (quota > 0) least = least > 0 ? std::min(least, quota) : quota;
+      look(base + path);
       if (path.empty()) break;
     }
   }
+}
+
+// The number behind `key` and spaces, or -1.
+int64_t number_behind(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key), digits = at == text.npos ? at : text.find_first_not_of(' ', at + key.size());
+  int64_t value = -1;
+  if (digits != text.npos) std::from_chars(text.data() + digits, text.data() + text.size(), value);
+  return value;
+}
+
+// What is left below a group's limit, file pages counted as free; -1 without one.
+int64_t memory_left_of(const std::string& folder) {
+  const bool two = !text_of(folder + "/memory.max").empty();
+  const std::string limit = text_of(folder + (two ? "/memory.max" : "/memory.limit_in_bytes"));
+  const int64_t most = number_behind(limit, ""),
+                used = number_behind(text_of(folder + (two ? "/memory.current" : "/memory.usage_in_bytes")), "");
+  if (most < 0 || used < 0) return -1;  // "max" is no number
+  const std::string stat = text_of(folder + "/memory.stat");
+  int64_t files = 0;
+  for (const char* key : {"inactive_file ", "active_file "}) {
+    // Version 1 has sums over the groups below under names of their own, and "active" is the end of "inactive".
+    const std::string name = std::string(two ? "\n" : "\ntotal_") + key;
+    files += std::max<int64_t>(0, number_behind('\n' + stat, name));
+  }
+  return std::max<int64_t>(0, most - used + files);
+}
+
+}  // namespace
+
+double processor_quota(const std::string& root, std::string_view membership) {
+  double least = 0;
+  each_group(root, membership, "cpu", [&](const std::string& folder) {
+    const double quota = quota_of(folder);
+    if (quota > 0) least = least > 0 ? std::min(least, quota) : quota;
+  });
   return least;
+}
+
+int64_t memory_left(const std::string& root, std::string_view membership) {
+  int64_t least = -1;
+  each_group(root, membership, "memory", [&](const std::string& folder) {
+    const int64_t left = memory_left_of(folder);
+    if (left >= 0) least = least < 0 ? left : std::min(least, left);
+  });
+  return least;
+}
+
+std::vector<std::vector<int>> processor_nodes(const std::string& root) {
+  cpu_set_t usable;
+  std::vector<std::vector<int>> nodes;
+  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return nodes;
+  for (int node = 0;; ++node) {
+    std::string list = text_of(root + "/node" + std::to_string(node) + "/cpulist");  // "0-3,8-11"
+    if (list.empty()) return nodes;
+    std::vector<int> processors;
+    for (const char* at = list.c_str(); *at >= '0' && *at <= '9';) {
+      char* end = nullptr;
+      const long first = std::strtol(at, &end, 10), last = *end == '-' ? std::strtol(end + 1, &end, 10) : first;
+      for (long i = first; i <= last && i < CPU_SETSIZE; ++i) {
+        if (CPU_ISSET(i, &usable)) processors.push_back(static_cast<int>(i));
+      }
+      at = *end == ',' ? end + 1 : end;
+    }
+    if (!processors.empty()) nodes.push_back(std::move(processors));
+  }
 }
 
 int available_processors() {
@@ -64,12 +127,10 @@ int available_processors() {
 }
 
 int64_t available_memory() {
-  const std::string text = text_of("/proc/meminfo");
-  constexpr std::string_view kKey = "MemAvailable:";
-  const size_t at = text.find(kKey), digits = at == text.npos ? at : text.find_first_not_of(' ', at + kKey.size());
-  int64_t kib = -1;
-  if (digits != text.npos) std::from_chars(text.data() + digits, text.data() + text.size(), kib);
-  return kib < 0 ? -1 : kib * 1024;
+  const int64_t kib = number_behind(text_of("/proc/meminfo"), "MemAvailable:");
+  const int64_t group = memory_left("/sys/fs/cgroup", text_of("/proc/self/cgroup"));
+  if (kib < 0) return group;
+  return group < 0 ? kib * 1024 : std::min(kib * 1024, group);
 }
 
 }  // namespace deepinfer

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace deepinfer {
 
@@ -19,7 +20,15 @@ int available_processors();
 // 0 = none.
 double processor_quota(const std::string& root, std::string_view membership);
 
-// Bytes the system can still give without swapping, or -1 when it does not say.
+// Processors that this process may run on, by node of memory (folders node0, node1, ... of `root`, in the system
+// /sys/devices/system/node); nodes without any are left out.
+std::vector<std::vector<int>> processor_nodes(const std::string& root);
+
+// Bytes that are left below the limits of memory of those control groups (memory.max, memory.limit_in_bytes), pages of files
+// counted as left; -1 = no limit.
+int64_t memory_left(const std::string& root, std::string_view membership);
+
+// Bytes the system, and the process's control groups, can still give without swapping, or -1 when nobody says.
 int64_t available_memory();
 
 }  // namespace deepinfer

@@ -1,5 +1,8 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 
 #include "base/machine.h"
@@ -8,13 +11,26 @@
 namespace deepinfer {
 namespace {
 
+void bind(std::thread& thread, const std::vector<int>& processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors) CPU_SET(processor, &set);
+  ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+}
+
 int64_t part_begin(int64_t count, int parts, int part) { return count * part / parts; }
 
 }  // namespace
 
 ThreadPool::ThreadPool(int threads)
     : claims_(static_cast<size_t>(std::min(threads <= 0 ? available_processors() : threads, (1 << kPartsBits) - 1))) {
-  for (int i = 1; i < static_cast<int>(claims_.size()); ++i) workers_.emplace_back([this, i] { work(i); });
+  // Where memory has nodes, neighbouring parts stay on one: pages lie where they are touched first, and what a part packed it
+  // multiplies later. Not measured: no machine of ours has two nodes.
+  const auto nodes = processor_nodes("/sys/devices/system/node");
+  for (size_t i = 1; i < claims_.size(); ++i) {
+    workers_.emplace_back([this, i] { work(static_cast<int>(i)); });
+    if (nodes.size() > 1) bind(workers_.back(), nodes[i * nodes.size() / claims_.size()]);
+  }
 }
 
 ThreadPool::~ThreadPool() {

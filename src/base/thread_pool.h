@@ -33,6 +33,8 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
   // `grain`: a thread gets at least that many items, so short calls stay on few threads.
   void run(int64_t count, Body body, int64_t grain = 1);
+  // How many calls more than one thread had a part in. Any thread.
+  int64_t shared_calls() const { return static_cast<int64_t>(call_.load(std::memory_order_relaxed) >> kPartsBits); }
 
  private:
   // The call on which a part was last begun. Calls only grow, so a thread late from an old call finds its part taken.

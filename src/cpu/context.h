@@ -1,9 +1,10 @@
-// cpu/context.h - what the operations of one CPU device share: threads, kernels, scratch.
+// cpu/context.h - what the operations of one CPU device share: threads, kernels, scratch, experts in memory, counts.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cpu/expert_memory.h"
 #include "cpu/kernels.h"
 
 namespace deepinfer::cpu {
@@ -41,6 +43,16 @@ class Scratch {
   int64_t size_ = 0;
 };
 
+// One thread adds, any reads.
+class Count {
+ public:
+  void add(int64_t more) { value_.store(get() + more, std::memory_order_relaxed); }
+  int64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
 struct Context {
   Context(int threads, const Kernels& chosen)
       : pool(threads), kernels(chosen), workers(static_cast<size_t>(pool.size())), threads(pool.size()) {}
@@ -50,6 +62,14 @@ struct Context {
   Scratch shared, shared2, digits;
   std::vector<Scratch> workers;
   int threads;
+  ExpertMemory experts;
+  std::vector<Matrix> found_experts;  // of one product
+  Count weight_bytes, multiply_adds, fp4_multiply_adds, expert_uses, expert_misses, missed_bytes;
+
+  void count_product(int64_t bytes, const Matrix& w, int64_t rows) {
+    weight_bytes.add(bytes);
+    (w.format == WeightFormat::kFp4 ? fp4_multiply_adds : multiply_adds).add(rows * w.n * w.k);
+  }
 
   // Every worker's scratch, big enough; call before pool.run().
   void reserve_workers(int64_t floats) {
@@ -97,6 +117,9 @@ void each_piece(Context& context, const Rows& rows, int width, double ns_per_cha
 // One function per operation that needs more than rows: matmul_ops.cc, attention_ops.cc.
 void run_matmul(Context& context, const MatmulParams& p);
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p);
+void pack_weight(Context& context, const Matrix& w, uint8_t* panels);
+// The experts of a product, with panels where they are in memory.
+const Matrix* find_experts(Context& context, const GroupedMatmulParams& p);
 void run_mix(Context& context, const MixParams& p);
 void run_attention(Context& context, const AttentionParams& p);
 void run_select(Context& context, const SelectParams& p);

@@ -19,12 +19,17 @@ constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512VnniKernels, &cpu::k
                                                &cpu::kPortableKernels};
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
+// Of experts, before a product takes them: what six rows choose of the release's experts (100 MB each of three products).
+constexpr int64_t kAskedAhead = int64_t{256} << 20;
 int64_t line_rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 size_t page_rounded(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, const cpu::Kernels& kernels) : context_(threads, kernels) { cpu::fill_table(context_, ops_); }
+  CpuDevice(const CpuOptions& options, const cpu::Kernels& kernels)
+      : context_(options.threads, kernels), expert_bytes_(options.expert_bytes) {
+    cpu::fill_table(context_, ops_);
+  }
 
   std::string name() const override { return "cpu"; }
   std::string isa() const override { return context_.kernels.isa; }
@@ -51,31 +56,53 @@ class CpuDevice final : public Device {
   // One allocation for all; each panel is packed by one thread.
   Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go) override {
     if (!context_.kernels.pack_panel) return Buffer();
-    int64_t bytes = 0, experts = 0;
-    for (const Matrix* w : weights) {
-      bytes += line_rounded(cpu::packed_bytes(*w));
-      if (w->format == WeightFormat::kFp4) experts += cpu::packed_bytes(*w);
-    }
+    const Sizes sizes = sizes_of(weights);
     const int64_t room_left = available_memory() / 4 * 3;  // pages of mapped files count as available: nobody reads them again
-    const bool lets_go = bytes > room_left / 2 && let_go;
-    if ((lets_go ? bytes - experts : bytes) > room_left) return Buffer();
-    DI_TRY(Buffer room, allocate(static_cast<size_t>(bytes)));
-    if (bytes > kHugePage) ::madvise(room.as<void>(), room.bytes(), MADV_HUGEPAGE);
+    const bool lets_go = sizes.all() > room_left / 2 && let_go;
+    const bool fits = (lets_go ? sizes.dense : sizes.all()) <= room_left;
+    // Experts of one model at a time have places.
+    const bool keeps_some = (expert_bytes_ > 0 || !fits) && sizes.experts > 0 && !context_.experts.room();
+    if (sizes.dense > room_left || (!fits && !keeps_some)) return Buffer();
+    const int64_t wanted = expert_bytes_ > 0 ? expert_bytes_ : room_left - sizes.dense;
+    const int64_t slots = keeps_some ? std::clamp<int64_t>(wanted / sizes.slot, 1, sizes.experts) : 0;
+    DI_TRY(Buffer room, allocate(static_cast<size_t>(keeps_some ? sizes.dense + slots * sizes.slot : sizes.all())));
+    if (room.bytes() > kHugePage) ::madvise(room.as<void>(), room.bytes(), MADV_HUGEPAGE);
     int64_t at = 0;
+    int32_t places = 0;
     for (Matrix* w : weights) {
+      if (keeps_some && w->format == WeightFormat::kFp4) {
+        w->place = places++;
+        continue;
+      }
       auto* panels = room.as<uint8_t>(static_cast<size_t>(at));
-      const int64_t step = cpu::panel_bytes(*w);
-      context_.pool.run((w->n + cpu::kPanel - 1) / cpu::kPanel,
-                        [&](int64_t begin, int64_t end, int) {
-                          for (int64_t i = begin; i < end; ++i)
-                            context_.kernels.pack_panel(*w, i * cpu::kPanel, panels + i * step);
-                        },
-                        1 + 16384 / step);
+      cpu::pack_weight(context_, *w, panels);
       w->panels = panels;
       at += line_rounded(cpu::packed_bytes(*w));
       if (lets_go && w->format == WeightFormat::kFp4) let_go(*w);
     }
+    if (keeps_some) context_.experts.open(room.as<uint8_t>(static_cast<size_t>(at)), sizes.slot, slots, places);
     return room;
+  }
+
+  // Not more than the system will still have when it is used.
+  void will_multiply(std::span<const Matrix> experts, const int32_t* offsets) override {
+    if (!context_.experts.room()) return;
+    int64_t left = kAskedAhead;
+    for (size_t e = 0; e < experts.size() && left > 0; ++e) {
+      if (offsets[e + 1] == offsets[e] || experts[e].place < 0 || context_.experts.holds(experts[e].place)) continue;
+      cpu::ask_for(experts[e]);
+      left -= cpu::packed_bytes(experts[e]);
+    }
+  }
+
+  WorkCounts counts() const override {
+    return {.weight_bytes = context_.weight_bytes.get(),
+            .multiply_adds = context_.multiply_adds.get(),
+            .fp4_multiply_adds = context_.fp4_multiply_adds.get(),
+            .barriers = context_.pool.shared_calls(),
+            .expert_uses = context_.expert_uses.get(),
+            .expert_misses = context_.expert_misses.get(),
+            .missed_bytes = context_.missed_bytes.get()};
   }
 
   const OpTable& ops() const override { return ops_; }
@@ -84,10 +111,35 @@ class CpuDevice final : public Device {
   Status wait(Ticket) override { return {}; }
 
  protected:
-  void release(void* data, size_t bytes) override { ::munmap(data, page_rounded(bytes)); }
+  void release(void* data, size_t bytes) override {
+    const auto* begin = static_cast<const uint8_t*>(data);
+    if (context_.experts.room() >= begin && context_.experts.room() <= begin + bytes) context_.experts = {};
+    ::munmap(data, page_rounded(bytes));
+  }
 
  private:
+  // Of packed weights: all but routed experts, these in number, and the largest.
+  struct Sizes {
+    int64_t dense = 0, fp4 = 0, experts = 0, slot = 0;
+    int64_t all() const { return dense + fp4; }
+  };
+  static Sizes sizes_of(std::span<Matrix* const> weights) {
+    Sizes out;
+    for (const Matrix* w : weights) {
+      const int64_t bytes = line_rounded(cpu::packed_bytes(*w));
+      if (w->format != WeightFormat::kFp4) {
+        out.dense += bytes;
+        continue;
+      }
+      out.fp4 += bytes;
+      ++out.experts;
+      out.slot = std::max(out.slot, bytes);
+    }
+    return out;
+  }
+
   cpu::Context context_;
+  int64_t expert_bytes_;
   OpTable ops_;
   Ticket tickets_ = 0;
 };
@@ -131,7 +183,7 @@ double measure_multiply_adds(const std::string& isa, int threads, WeightFormat f
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options) {
   for (const auto* kernels : kKernelSets) {
     if (!options.isa.empty() && options.isa != kernels->isa) continue;
-    if (kernels->supported()) return std::unique_ptr<Device>(std::make_unique<CpuDevice>(options.threads, *kernels));
+    if (kernels->supported()) return std::unique_ptr<Device>(std::make_unique<CpuDevice>(options, *kernels));
     if (!options.isa.empty()) {
       return unsupported(fmt::format("cpu: this machine cannot run the kernels '{}', they need {}", options.isa, kernels->needs));
     }

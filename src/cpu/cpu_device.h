@@ -2,7 +2,8 @@
 //
 // Every call has finished when it returns; record() and wait() cost nothing. Work is spread over a thread pool by rows,
 // output columns, heads or cache entries, never so that a result depends on the split. After warm-up no operation
-// allocates: scratch grows to the largest shape seen and stays.
+// allocates: scratch grows to the largest shape seen and stays. Experts of a checkpoint larger than memory are read as they are
+// used; those used most stay, packed (expert_memory.h).
 // Threads: one at a time; the pool's workers are the device's own.
 //
 //   auto device = make_cpu_device({.threads = 2, .isa = "avx2"});
@@ -20,6 +21,9 @@ namespace deepinfer {
 struct CpuOptions {
   int threads = 0;  // <= 0: all processors this process may run on
   std::string isa;  // empty = the best this machine has; else one name of list_cpu_kernels()
+  // Memory for routed experts: > 0 keeps those used most in so many bytes; 0 = all of them where the machine has room, else
+  // what is left.
+  int64_t expert_bytes = 0;
 };
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options = {});

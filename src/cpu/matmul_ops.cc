@@ -84,11 +84,21 @@ void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile,
   }
 }
 
+// The next expert behind `e` that lies in the checkpoint only: it is read while `e` is computed.
+void ask_for_next(const GroupedMatmulParams& p, const Matrix* weights, int e) {
+  for (int next = e + 1; next < p.num_experts; ++next) {
+    if (p.offsets[next + 1] == p.offsets[next]) continue;
+    if (!weights[next].panels) ask_for(weights[next]);
+    return;
+  }
+}
+
 }  // namespace
 
 void run_matmul(Context& context, const MatmulParams& p) {
   const int64_t n = live(p.rows), k = p.w.k;
   if (n == 0) return;
+  context.count_product(packed_bytes(p.w), p.w, n);
   context.reserve_workers(matmul_scratch(p.w));
   // Groups that begin within a panel are rare (no released size has them).
   const Kernels& kernels = p.groups > 1 && p.w.n / p.groups % kPanel != 0 ? kPortableKernels : context.kernels;
@@ -117,6 +127,37 @@ void run_matmul(Context& context, const MatmulParams& p) {
   }
 }
 
+void pack_weight(Context& context, const Matrix& w, uint8_t* panels) {
+  const int64_t step = panel_bytes(w);
+  context.pool.run((w.n + kPanel - 1) / kPanel,
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t i = begin; i < end; ++i) context.kernels.pack_panel(w, i * kPanel, panels + i * step);
+                   },
+                   1 + 16384 / step);
+}
+
+const Matrix* find_experts(Context& context, const GroupedMatmulParams& p) {
+  const bool keeps = context.experts.room() != nullptr;
+  if (keeps) {
+    context.found_experts.assign(p.weights, p.weights + p.num_experts);
+    context.experts.begin();
+  }
+  for (int e = 0; e < p.num_experts; ++e) {
+    const int64_t rows = int64_t{p.offsets[e + 1]} - p.offsets[e];
+    if (rows == 0) continue;
+    const int64_t bytes = packed_bytes(p.weights[e]);
+    context.count_product(bytes, p.weights[e], rows);
+    if (!keeps || p.weights[e].place < 0) continue;
+    Matrix& w = context.found_experts[static_cast<size_t>(e)];
+    const ExpertMemory::Found found = context.experts.use(w.place);
+    context.expert_uses.add(1);
+    if (!found.panels || found.is_new) context.expert_misses.add(1), context.missed_bytes.add(bytes);
+    if (found.is_new) pack_weight(context, w, found.panels);
+    w.panels = found.panels;
+  }
+  return keeps ? context.found_experts.data() : p.weights;
+}
+
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
   const int64_t pairs = live(p.pairs);
   if (pairs == 0) return;
@@ -127,6 +168,7 @@ void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
     const int64_t row = p.pair_row ? p.pair_row[i] : i;
     return Input{nullptr, p.codes + row * k, p.scales + row * (k / kScaleBlock)};
   });
+  const Matrix* weights = find_experts(context, p);
   // Work is laid out as one line, expert after expert; a column unit of an expert is as long as its rows plus the cost of
   // decoding, so equal cuts of the line are equal work.
   constexpr int64_t kDecodeRows = 2;
@@ -144,13 +186,14 @@ void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
       const int64_t last = std::clamp<int64_t>((end - at + unit - 1) / unit, 0, units);
       at += units * unit;
       if (first >= last) continue;
+      if (context.experts.room()) ask_for_next(p, weights, e);
       for (int64_t r = 0; r < rows; r += kRowBlock) {
         context.kernels.matmul({.x = inputs.x + (p.offsets[e] + r) * inputs.stride,
                                 .x_stride = inputs.stride,
                                 .digits = inputs.digits ? inputs.digits + p.offsets[e] + r : nullptr,
                                 .digits_stride = pairs,
                                 .rows = std::min(kRowBlock, rows - r),
-                                .w = p.weights[e],
+                                .w = weights[e],
                                 .begin = first * kPanel,
                                 .end = std::min(n, last * kPanel),
                                 .bias = nullptr,
@@ -170,6 +213,7 @@ void run_mix(Context& context, const MixParams& p) {
   const int64_t n = live(p.rows), k = int64_t{p.streams} * p.hidden, stride = padded(k);
   const int outputs = 2 * p.streams + p.streams * p.streams;
   if (n == 0) return;
+  context.count_product(outputs * k * 4, {.n = outputs, .k = static_cast<int32_t>(k)}, n);
   float* x = context.shared.get(std::min(n, kRowBlock) * stride);
   float* dots = context.shared2.get(std::min(n, kRowBlock) * (outputs + 1));
   for (int64_t row0 = 0; row0 < n; row0 += kRowBlock) {

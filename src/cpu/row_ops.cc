@@ -89,6 +89,7 @@ void run_engram_mix(Context& c, const EngramMixParams& p) {
 // Piece by piece and not row by row: the head is 66 MB at release sizes, and all rows of a pass use what was read of it.
 void run_markov(Context& c, const MarkovParams& p) {
   const int64_t n = live(p.rows), pieces = (p.vocab + 63) / 64;
+  c.count_product(int64_t{p.vocab} * p.rank * 2, {.n = p.vocab, .k = p.rank}, n);
   c.pool.run(
       n * pieces,
       [&](int64_t begin, int64_t end, int) {

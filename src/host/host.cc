@@ -109,7 +109,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   DI_TRY(const std::string model, resolve_model(settings.model));
   host->device_ = std::move(options.device);
   if (!host->device_) {
-    DI_TRY(host->device_, open_device(settings.device, settings.threads));
+    DI_TRY(host->device_,
+           open_device(settings.device, settings.threads, static_cast<int64_t>(double{settings.expert_memory} * 1e9)));
   }
   DI_TRY(host->tokenizer_, open_tokenizer(model));
   DI_TRY(host->model_,

@@ -12,9 +12,10 @@ namespace deepinfer {
 
 std::string cpu_kernels_of(const std::string& name) { return name.starts_with("cpu:") ? name.substr(4) : ""; }
 
-Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads) {
+Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads, int64_t expert_bytes) {
   constexpr std::string_view kCuda = "cuda";
-  if (name == "cpu" || name.starts_with("cpu:")) return make_cpu_device({.threads = threads, .isa = cpu_kernels_of(name)});
+  if (name == "cpu" || name.starts_with("cpu:"))
+    return make_cpu_device({.threads = threads, .isa = cpu_kernels_of(name), .expert_bytes = expert_bytes});
   if (name == kCuda) return make_cuda_device({.index = 0});
   std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(kCuda.size() + 1) : std::string_view();
   const auto takes = [&number](std::string_view word) {

@@ -16,7 +16,7 @@ namespace deepinfer {
 // The set of kernels "cpu:NAME" asks for; "" = the best this machine has, or no CPU device.
 std::string cpu_kernels_of(const std::string& name);
 
-// `threads` are a CPU device's; 0 = all processors.
-Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads);
+// `threads` are a CPU device's, 0 = all processors; `expert_bytes`, too (CpuOptions).
+Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads, int64_t expert_bytes = 0);
 
 }  // namespace deepinfer

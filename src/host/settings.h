@@ -14,6 +14,7 @@ struct HostSettings {
   std::string device = "cpu";
   int32_t threads = 0;
   int32_t ranks = 1;
+  float expert_memory = 0;
   int64_t context = 0;
   std::string replay = "decoder";
   int32_t keep_tokens = 0;
@@ -47,6 +48,12 @@ struct HostSettings {
            .value = "N",
            .min = 1,
            .max = kMaxRanks});
+    visit({.name = "expert-memory",
+           .target = &expert_memory,
+           .help = "memory for routed experts on a CPU, those used most stay; 0 = for all, or what is free if that is less",
+           .value = "GB",
+           .min = 0,
+           .max = 1e6});
     visit({.name = "context",
            .target = &context,
            .help = "tokens of one conversation, 0 = 8192 or what the model holds",

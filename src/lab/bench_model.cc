@@ -3,10 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <thread>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/file.h"
 #include "base/huge_pages.h"
 #include "base/thread_pool.h"
 #include "core/event_queue.h"
@@ -35,7 +43,31 @@ struct Timing {
   double first_token = 0;  // from submit to the last stream's first token
   double decode = 0;       // from there to the end
   int64_t decoded = 0;     // tokens in that time
+  // The same, of steps, the device's work and what was read from the disk.
+  int64_t steps = 0, disk_bytes = 0;
+  WorkCounts work;
 };
+
+// What this process has read from disks so far; 0 where the system does not say.
+int64_t disk_bytes_read() {
+  constexpr std::string_view kKey = "read_bytes: ";
+  const Result<std::string> text = read_file("/proc/self/io");
+  const size_t at = text ? text->find(kKey) : std::string::npos;
+  return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + kKey.size());
+}
+
+void mark(Host& host, Timing& timing) {
+  const WorkCounts now = host.device().counts();
+  timing.work = {now.weight_bytes - timing.work.weight_bytes,
+                 now.multiply_adds - timing.work.multiply_adds,
+                 now.fp4_multiply_adds - timing.work.fp4_multiply_adds,
+                 now.barriers - timing.work.barriers,
+                 now.expert_uses - timing.work.expert_uses,
+                 now.expert_misses - timing.work.expert_misses,
+                 now.missed_bytes - timing.work.missed_bytes};
+  timing.steps = host.engine().stats().steps - timing.steps;
+  timing.disk_bytes = disk_bytes_read() - timing.disk_bytes;
+}
 
 // Records without end, so that an answer has as many tokens as one that is held to nothing.
 constexpr const char* kRecords =
@@ -66,10 +98,14 @@ Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t 
     if (event.finish != FinishReason::kNone) ++ended;
     if (!event.token) continue;
     if (all_started > 0) ++timing.decoded;
-    if (event.index == 0 && ++started == streams) all_started = now_seconds();
+    if (event.index == 0 && ++started == streams) {
+      all_started = now_seconds();
+      mark(host, timing);
+    }
   }
   timing.first_token = all_started - begin;
   timing.decode = now_seconds() - all_started;
+  mark(host, timing);
   return timing;
 }
 
@@ -165,38 +201,141 @@ double measure_read_bandwidth(int threads) {
   return best;
 }
 
+double measure_barrier(int threads) {
+  constexpr int kCalls = 2000;
+  ThreadPool pool(threads);
+  double best = 1e30;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const double begin = now_seconds();
+    // Each part waits for all: a caller that is quicker than a worker would do its part, too.
+    for (int i = 0; i < kCalls; ++i) {
+      std::atomic<int> missing = pool.size();
+      pool.run(pool.size(), [&](int64_t, int64_t, int) {
+        --missing;
+        for (int spins = 0; missing.load() > 0; ++spins) {
+          if (spins > 1000) std::this_thread::yield();
+        }
+      });
+    }
+    best = std::min(best, (now_seconds() - begin) / kCalls);
+  }
+  return pool.size() > 1 ? best : 0;
+}
+
+double measure_disk_read(const Checkpoint& checkpoint) {
+  constexpr size_t kPiece = size_t{8} << 20, kMost = size_t{512} << 20;
+  if (checkpoint.shards().empty()) return 0;
+  // Past the caches, as a checkpoint that does not fit them is read.
+  const int file = ::open(checkpoint.shards()[0].path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (file < 0) return 0;
+  HugeVector<char> room(kPiece);
+  size_t done = 0;
+  const double begin = now_seconds();
+  for (ssize_t got = 1; got > 0 && done < kMost; done += static_cast<size_t>(std::max<ssize_t>(0, got)))
+    got = ::pread(file, room.data(), kPiece, static_cast<off_t>(done));
+  const double took = now_seconds() - begin;
+  ::close(file);
+  return static_cast<double>(done) / took;
+}
+
+namespace {
+
+// What a machine gives, measured in this run; 0 = not measured.
+struct Limits {
+  double memory = 0, barrier = 0, disk = 0;  // bytes a second; seconds; bytes a second
+  Multiply multiply = {};
+};
+
+// Seconds that the steps of `timing` take at least.
+double least_seconds(const Host& host, const Timing& timing, int32_t streams, const Limits& limits) {
+  if (timing.work.weight_bytes == 0) {  // a device that does not count
+    const double each =
+        std::max(bytes_of_step(host.model(), streams) / limits.memory, streams * prompt_seconds(host, limits.multiply, 1));
+    return each * static_cast<double>(timing.steps);
+  }
+  double least = static_cast<double>(timing.work.weight_bytes) / limits.memory;
+  if (limits.multiply.others > 0) {
+    least = std::max(least, 2 * static_cast<double>(timing.work.multiply_adds) / limits.multiply.others +
+                                2 * static_cast<double>(timing.work.fp4_multiply_adds) / limits.multiply.fp4);
+  }
+  if (limits.disk > 0) least = std::max(least, static_cast<double>(timing.disk_bytes) / limits.disk);
+  return least;
+}
+
+// What the limit is made of: bytes, beside those of experts chosen evenly; barriers; what was not in memory.
+void report_work(const Host& host, const Timing& timing, int32_t streams, const Limits& limits, FigureReport& report) {
+  const WorkCounts& work = timing.work;
+  if (work.weight_bytes == 0 || timing.steps == 0) return;
+  const auto steps = static_cast<double>(timing.steps), tokens = static_cast<double>(timing.decoded);
+  const std::string name = fmt::format("decode/{}", streams);
+  const double bytes = static_cast<double>(work.weight_bytes) / steps;
+  report.add({.name = name + "/weights",
+              .value = bytes / 1e6,
+              .unit = "MB/step",
+              .baseline = "experts chosen evenly",
+              .ratio = bytes / bytes_of_step(host.model(), streams)});
+  if (limits.barrier > 0) {
+    const double least = least_seconds(host, timing, streams, limits) + static_cast<double>(work.barriers) * limits.barrier;
+    report.add({.name = name + "/barriers", .value = static_cast<double>(work.barriers) / steps, .unit = "a step"});
+    report.add({.name = name + "/with_barriers", .value = tokens / timing.decode, .unit = "tokens/s", .limit = tokens / least});
+  }
+  if (work.expert_uses == 0) return;
+  report.add({.name = name + "/experts_missed",
+              .value = 100.0 * static_cast<double>(work.expert_misses) / static_cast<double>(work.expert_uses),
+              .unit = "%"});
+  report.add({.name = name + "/missed", .value = static_cast<double>(work.missed_bytes) / tokens / 1e6, .unit = "MB/token"});
+  report.add({.name = name + "/disk", .value = static_cast<double>(timing.disk_bytes) / tokens / 1e6, .unit = "MB/token"});
+}
+
+Limits measure_limits(Host& host) {
+  Limits out;
+  if (bytes_of_step(host.model(), 1) == 0) return out;
+  out.memory = read_bandwidth(host);
+  out.multiply = measure_multiply(host);
+  if (!host.device().reads_host_memory()) return out;
+  out.barrier = measure_barrier(host.device().parallelism());
+  if (host.device().counts().expert_uses > 0)
+    out.disk = measure_disk_read(*dynamic_cast<const V41Model&>(host.model()).weights().checkpoint);
+  return out;
+}
+
+}  // namespace
+
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report) {
-  const double bandwidth = bytes_of_step(host.model(), 1) > 0 ? read_bandwidth(host) : 0;
-  const double multiply_seconds = prompt_seconds(host, measure_multiply(host), 1);
   std::shared_ptr<const Constraint> grammar;
   if (options.schema) {
     DI_TRY(grammar, host.constraints().of({.kind = OutputConstraint::Kind::kJson, .schema = kRecords}));
   }
+  std::optional<Limits> limits;
   for (const int32_t streams : options.streams) {
     if (streams > host.engine().options().max_batch) continue;
-    double best = 0, best_held = 0;
+    Timing best, best_held;
+    const auto rate = [](const Timing& t) { return t.decode > 0 ? static_cast<double>(t.decoded) / t.decode : 0; };
     for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
       DI_TRY(const Timing timing, run_streams(host, streams, 32, options.tokens, repeat));
-      best = std::max(best, static_cast<double>(timing.decoded) / timing.decode);
+      if (rate(timing) > rate(best)) best = timing;
       if (!grammar) continue;
       DI_TRY(const Timing held, run_streams(host, streams, 32, options.tokens, repeat + options.repeats, grammar.get()));
-      best_held = std::max(best_held, static_cast<double>(held.decoded) / held.decode);
+      if (rate(held) > rate(best_held)) best_held = held;
     }
-    FigureRow row{.name = fmt::format("decode/{}", streams), .value = best, .unit = "tokens/s"};
-    if (bandwidth > 0) {
-      row.limit = streams / std::max(bytes_of_step(host.model(), streams) / bandwidth, streams * multiply_seconds);
-    }
+    if (!limits) limits = measure_limits(host);
+    FigureRow row{.name = fmt::format("decode/{}", streams), .value = rate(best), .unit = "tokens/s"};
+    if (limits->memory > 0) row.limit = static_cast<double>(best.decoded) / least_seconds(host, best, streams, *limits);
     report.add(std::move(row));
     if (grammar) {
       report.add({.name = fmt::format("decode/{}/schema", streams),
-                  .value = best_held,
+                  .value = rate(best_held),
                   .unit = "tokens/s",
                   .baseline = "no schema",
-                  .ratio = best_held / best});
+                  .ratio = rate(best_held) / rate(best)});
     }
-    if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / best, .unit = "ms"});
+    if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / rate(best), .unit = "ms"});
+    report_work(host, best, streams, *limits, report);
   }
-  if (bandwidth > 0) report.add({.name = "memory/read", .value = bandwidth / 1e9, .unit = "GB/s"});
+  if (!limits || limits->memory == 0) return {};
+  report.add({.name = "memory/read", .value = limits->memory / 1e9, .unit = "GB/s"});
+  if (limits->barrier > 0) report.add({.name = "barrier", .value = limits->barrier * 1e6, .unit = "us"});
+  if (limits->disk > 0) report.add({.name = "disk/read", .value = limits->disk / 1e9, .unit = "GB/s"});
   return {};
 }
 

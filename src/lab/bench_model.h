@@ -1,9 +1,9 @@
 // lab/bench_model.h - how fast the engine of a Host decodes and prefills.
 //
 // Rows at context frontiers, never one average. Each figure is the best of `repeats` runs: what disturbs a run on a shared
-// machine only makes it slower. The limit of a decode row is the memory's: bytes of weights a step touches, experts
-// chosen evenly, over the read bandwidth measured in the same run (weights that fit the cache may pass it); on a CPU also that of
-// its multiply units.
+// machine only makes it slower. The limit of a decode row is the memory's: bytes of weights that its steps read (a CPU counts
+// them; else those of experts chosen evenly) over the read bandwidth measured in the same run (weights that fit the cache may
+// pass it); on a CPU also that of its multiply units, and of the disk for what was read from there.
 // Threads: one; the host must be otherwise idle.
 //
 //   FigureReport report("bench decode");
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "formats/checkpoint.h"
 #include "host/host.h"
 #include "lab/figures.h"
 
@@ -26,7 +27,9 @@ struct BenchModelOptions {
   bool schema = false;  // decode: answers that are held to a JSON Schema, too, in turns with the others
 };
 
-// Rows decode/N (tokens/s of all streams together), decode/1/step (ms) and, asked for, decode/N/schema.
+// Rows decode/N (tokens/s of all streams together), decode/1/step (ms) and, asked for, decode/N/schema. On a CPU also what the
+// steps read and wait for: decode/N/weights, barriers, with_barriers (the limit with a barrier's time for each); of a checkpoint
+// larger than memory experts_missed, missed, disk.
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report);
 // Rows prefill/N (tokens/s; on a CPU the limit is what its multiply units give the products with weights) and
 // prefill/N/first_token (ms).
@@ -34,5 +37,9 @@ Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport&
 
 // Bytes per second of one pass over a buffer far larger than the caches, all processors reading.
 double measure_read_bandwidth(int threads);
+// Seconds that a call of a thread pool takes in which all threads have a part and nothing to do.
+double measure_barrier(int threads);
+// Bytes per second of one pass over the first shard past the page cache; 0 = there is no file.
+double measure_disk_read(const Checkpoint& checkpoint);
 
 }  // namespace deepinfer

@@ -81,7 +81,7 @@ Status measure_shape(Device& device, const BenchShape& shape, const Limits& limi
   double one_row = 0;  // seconds per weight
   for (const int32_t rows : options.rows) {
     // Many rows need no large set: the time is the multiply units'.
-    const size_t all = set.matrices().size(), count = rows <= 8 ? all : std::max<size_t>(1, all / 4 / static_cast<size_t>(rows));
+    const size_t all = set.matrices().size(), count = rows <= 8 ? all : std::min<size_t>(all, 8);
     const BenchInputs x = bench_inputs(rows, shape.k);
     std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(shape.n));
     double best = 1e30;
@@ -123,6 +123,7 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     report.add({.name = fmt::format("multiply/{}/fp4", kernels.isa), .value = limits.multiply_fp4 / 1e9, .unit = "GFLOP/s"});
     for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
+    DI_CHECK_OK(bench_ops_rows(*device, options, bandwidth, limits.multiply, report));
   }
   return {};
 }

@@ -2,7 +2,8 @@
 //
 // One row per kernel set, format, shape and number of rows. As many different weights as fill `weight_bytes` are used in turn, so
 // no cache keeps them. The limit is the slower of two measured in the same run: a read-only pass over memory with the same
-// threads, and multiply-adds of the best exact unit without any load. Rows of routed experts follow: ops/DEVICE/experts/NxK/ROWS.
+// threads, and multiply-adds of the best exact unit without any load. Rows of routed experts follow: ops/DEVICE/experts/NxK/ROWS;
+// then the others.
 // Threads: one; the machine should be otherwise idle.
 //
 //   FigureReport report("bench ops");
@@ -32,6 +33,9 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report);
 // The same of a GPU, ops/cuda:N/...; multiply units have no limit measured yet. Then ops/cuda:N/experts/NxK/ROWS: weights of
 // touched experts per second.
 Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureReport& report);
+// Rows ops/ISA/NAME/ROWS of what is no product with a weight: select, attention and others of a step. Limits: what they read,
+// from memory, and what they multiply; those that stay in caches may pass the first.
+Status bench_ops_rows(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
 // On a CPU `multiply` FLOPs a second are a limit beside the bandwidth; 0 = not measured.
 Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
 

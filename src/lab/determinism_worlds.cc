@@ -144,6 +144,12 @@ std::vector<World> determinism_worlds(bool full) {
   list.push_back({.axis = "company", .value = "64 at once", .together = 64, .default_replay_only = true, .copies = full ? 4 : 8});
   list.push_back(
       {.axis = "sampling", .value = "n = 3", .together = 6, .questions = Questions::kChoices, .default_replay_only = true});
+  list.push_back({.axis = "expert memory",
+                  .value = "1 MB",
+                  .together = 8,
+                  .threads = 2,
+                  .default_replay_only = true,
+                  .expert_memory = 0.001f});
   if (!full) return add_others();
   list.push_back(grammar("alone, 7 rows", 1, 7, false, 0));
   list.push_back(grammar("5 drafted", 8, 0, false, 5));

@@ -50,6 +50,7 @@ struct World {
   int32_t keep_tokens = 0;           // R of the decoder replay, also of the answers alone; 0 = what was asked for
   int32_t ranks = 1;                 // threads among which the experts are spread
   StoreWay store = StoreWay::kNone;
+  float expert_memory = 0;  // GB of experts that stay in memory, 0 = all
 };
 
 // Requests, and how many tokens of each prompt are asked first where the world wants that; empty = some of most.

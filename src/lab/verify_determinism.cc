@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <map>
+#include <tuple>
 
 #include "base/file.h"
 #include "base/scratch_folder.h"
@@ -23,16 +24,17 @@
 namespace deepinfer {
 namespace {
 
-// Hosts by device and threads; loading again would be most of the time.
+// Hosts by device, threads and memory for experts; loading again would be most of the time.
 class Hosts {
  public:
   explicit Hosts(const HostSettings& settings) : settings_(settings) {}
 
   Result<Host*> get(const World& world) {
-    auto& host = hosts_[{world.delayed, world.threads}];
+    auto& host = hosts_[{world.delayed, world.threads, world.expert_memory}];
     if (!host) {
       HostSettings settings = settings_;
       settings.threads = world.threads;
+      settings.expert_memory = world.expert_memory;
       HostOptions options;
       if (world.delayed) {
         DI_TRY(options.device, make_delayed_device({.threads = world.threads, .isa = cpu_kernels_of(settings.device)}));
@@ -44,7 +46,7 @@ class Hosts {
 
  private:
   HostSettings settings_;
-  std::map<std::pair<bool, int>, std::unique_ptr<Host>> hosts_;
+  std::map<std::tuple<bool, int, float>, std::unique_ptr<Host>> hosts_;
 };
 
 // Questions with their answers alone, by R, in the replay mode at hand.

@@ -25,6 +25,7 @@ void V41Pass::moe(const LayerWeights& lw, int32_t l, int32_t experts, int32_t to
   probe("expert_ids", l, w_.expert_ids, int64_t{top_k} * 4, set);
   probe("expert_w", l, w_.expert_weights, int64_t{top_k} * 4, set);
   quantize(set.rows, w_.u, s_.hidden, w_.u_codes, w_.u_scales);
+  if (!ranks) group_pairs(lw, set.rows, w_.expert_ids, 0, experts, top_k);
   shared_expert(lw, set);
   if (ranks) {
     expert_rows_over_ranks(lw, experts, top_k, set);
@@ -51,7 +52,7 @@ void V41Pass::shared_expert(const LayerWeights& lw, const RowSet& set) {
 }
 
 void V41Pass::expert_rows(const LayerWeights& lw, int32_t experts, int32_t top_k, const RowSet& set) {
-  run_experts(lw, set.rows, w_.expert_ids, w_.expert_weights, w_.u_codes, w_.u_scales, 0, experts, top_k);
+  run_experts(lw, set.rows, w_.expert_weights, w_.u_codes, w_.u_scales, 0, experts, top_k);
   ops_.combine({.rows = set.rows,
                 .y = w_.expert_out,
                 .pair_of = w_.pair_of,
@@ -61,9 +62,8 @@ void V41Pass::expert_rows(const LayerWeights& lw, int32_t experts, int32_t top_k
                 .width = s_.hidden});
 }
 
-// Pairs of `rows` with experts [first, first + count): expert_out[pair] and pair_of.
-void V41Pass::run_experts(const LayerWeights& lw, Rows rows, const int32_t* ids, const float* weights, const uint8_t* codes,
-                          const uint8_t* scales, int32_t first, int32_t count, int32_t top_k) {
+// Pairs of `rows` with experts [first, first + count), before the shared expert: what of them is not in memory comes beside it.
+void V41Pass::group_pairs(const LayerWeights& lw, Rows rows, const int32_t* ids, int32_t first, int32_t count, int32_t top_k) {
   ops_.group_pairs({.rows = rows,
                     .ids = ids,
                     .pair_row = w_.pair_row,
@@ -74,6 +74,13 @@ void V41Pass::run_experts(const LayerWeights& lw, Rows rows, const int32_t* ids,
                     .top_k = top_k,
                     .first_expert = first,
                     .num_experts = count});
+  for (const std::vector<Matrix>* weights : {&lw.w1, &lw.w3, &lw.w2})
+    w_.device->will_multiply({weights->data() + first, static_cast<size_t>(count)}, w_.pair_offsets);
+}
+
+// expert_out[pair] of the pairs of group_pairs().
+void V41Pass::run_experts(const LayerWeights& lw, Rows rows, const float* weights, const uint8_t* codes, const uint8_t* scales,
+                          int32_t first, int32_t count, int32_t top_k) {
   const Rows pairs{w_.num_pairs, rows.capacity * top_k};
   const auto project = [&](const std::vector<Matrix>& w, const uint8_t* x, const uint8_t* x_scales, const int32_t* pair_row,
                            Bf16* y) {
@@ -119,19 +126,16 @@ void V41Pass::expert_rows_over_ranks(const LayerWeights& lw, int32_t experts, in
                                                   {w_.u_scales, w_.u_scales_all, m * row / 32},
                                                   {w_.expert_ids, w_.expert_ids_all, pairs * 4},
                                                   {w_.expert_weights, w_.expert_weights_all, pairs * 4}}});
-  run_experts(lw, all, w_.expert_ids_all, w_.expert_weights_all, w_.u_codes_all, w_.u_scales_all, first, count, top_k);
+  group_pairs(lw, all, w_.expert_ids_all, first, count, top_k);
+  run_experts(lw, all, w_.expert_weights_all, w_.u_codes_all, w_.u_scales_all, first, count, top_k);
   ops_.gather_rows({.rows = {counts + 2, m * ranks.size() * top_k},
                     .index = w_.pair_of,
                     .src = w_.expert_out,
                     .dst = w_.expert_send,
                     .row_bytes = int64_t{s_.hidden} * 2});
   ranks.all_to_all(device, w_.expert_send, w_.expert_recv, pairs * row * 2);
-  ops_.expert_home({.rows = set.rows,
-                    .ids = w_.expert_ids,
-                    .home = w_.home,
-                    .top_k = top_k,
-                    .experts_per_rank = share,
-                    .stride = m * top_k});
+  ops_.expert_home(
+      {.rows = set.rows, .ids = w_.expert_ids, .home = w_.home, .top_k = top_k, .experts_per_rank = share, .stride = m * top_k});
   ops_.combine({.rows = set.rows,
                 .y = w_.expert_recv,
                 .pair_of = w_.home,

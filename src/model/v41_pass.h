@@ -72,8 +72,9 @@ class V41Pass {
   void moe(const LayerWeights& layer, int32_t l, int32_t experts, int32_t top_k, bool draft, const RowSet& set);
   void expert_rows(const LayerWeights& layer, int32_t experts, int32_t top_k, const RowSet& set);
   void expert_rows_over_ranks(const LayerWeights& layer, int32_t experts, int32_t top_k, const RowSet& set);
-  void run_experts(const LayerWeights& layer, Rows rows, const int32_t* ids, const float* weights, const uint8_t* codes,
-                   const uint8_t* scales, int32_t first, int32_t count, int32_t top_k);
+  void group_pairs(const LayerWeights& layer, Rows rows, const int32_t* ids, int32_t first, int32_t count, int32_t top_k);
+  void run_experts(const LayerWeights& layer, Rows rows, const float* weights, const uint8_t* codes, const uint8_t* scales,
+                   int32_t first, int32_t count, int32_t top_k);
   // Of each rank, in the buffers that hold those of all.
   int32_t rows_of_ranks(const RowSet& set) const { return set.decoder ? w_.most_rows.decoder : w_.most_rows.encoder; }
   void shared_expert(const LayerWeights& layer, const RowSet& set);

@@ -59,6 +59,16 @@ class Recording {
   virtual ~Recording() = default;
 };
 
+// What a device has done so far, where it counts: zeros elsewhere.
+struct WorkCounts {
+  int64_t weight_bytes = 0;  // of weights read by products, each once a product; of routed experts those that were chosen
+  // Of these products, with FP4 weights apart: units differ.
+  int64_t multiply_adds = 0, fp4_multiply_adds = 0;
+  int64_t barriers = 0;  // times that threads shared a piece of work and waited for each other
+  // Uses of experts that memory is too short to hold all of; of these, experts and bytes that were not there.
+  int64_t expert_uses = 0, expert_misses = 0, missed_bytes = 0;
+};
+
 // A point in the device's order of work; 0 = nothing.
 using Ticket = uint64_t;
 
@@ -84,12 +94,20 @@ class Device {
 
   // Gives each weight its `panels`, the order this device's kernels read fastest; the buffer holds them. Weights without
   // panels work, too (slower). A device that reads weights as stored changes nothing. Where memory is too short for both orders
-  // at once, `let_go` is called with each FP4 weight (experts: most of a checkpoint) whose codes nobody reads any more.
+  // at once, `let_go` is called with each FP4 weight (experts: most of a checkpoint) whose codes nobody reads any more. Where it
+  // is too short for one, FP4 weights get a `place` instead: the buffer holds those that are used most.
   using LetGo = std::function<void(const Matrix&)>;
   virtual Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go = {}) {
     (void)weights, (void)let_go;
     return Buffer();
   }
+
+  // The experts that coming products will take, as grouped_matmul has them: what is not in memory is asked for now. Of no effect
+  // on any value.
+  virtual void will_multiply(std::span<const Matrix> experts, const int32_t* offsets) { (void)experts, (void)offsets; }
+
+  // Any thread.
+  virtual WorkCounts counts() const { return {}; }
 
   // Whether the host goes on while this device computes; if not, a call that enqueues has computed when it returns.
   virtual bool runs_beside_host() const { return true; }

@@ -42,6 +42,7 @@ struct Matrix {
   const uint8_t* scales;
   int32_t n, k;
   const uint8_t* panels = nullptr;  // the same weight in the order of the device's kernels (Device::pack), or null
+  int32_t place = -1;               // >= 0: its number among those of which the device keeps what is used most (Device::pack)
 };
 
 // ---- rows in and out -------------------------------------------------------------------------------------------

@@ -3,25 +3,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
 namespace deepinfer {
 namespace {
-
-// Steps of an engine that served prompts of many lengths with drafts, hits and preemptions. To record them anew:
-// build/release/tests/test_engine_steps --gtest_also_run_disabled_tests --gtest_filter='*RecordTheSteps'.
-TEST(StepLog, ARecordedRunIsPlannedAgain) {
-  std::ifstream file("tests/recorded/steps.jsonl");
-  std::string line;
-  int steps = 0;
-  for (; std::getline(file, line); ++steps) {
-    const Status same = replay_step(line);
-    ASSERT_TRUE(same) << "line " << steps + 1 << ": " << same.error().message;
-  }
-  EXPECT_GT(steps, 50);
-}
 
 TEST(StepLog, AnyStepComesBack) {
   rc::check([] {
