@@ -32,10 +32,12 @@ std::string metrics_text(const PageExchangeStats& stats) {
   const auto count = [&](const char* name, const char* help, int64_t value) {
     out.push_back({std::string("deepinfer_hand_over_") + name, help, true, static_cast<double>(value)});
   };
-  head(out, "deepinfer_hand_over_pages_sent_total", "counter", "Pages sent to workers that go on with their prompts");
-  out +=
-      fmt::format("deepinfer_hand_over_pages_sent_total{{transport=\"tcp\"}} {}\n", stats.pages_sent - stats.pages_sent_beside);
-  out += fmt::format("deepinfer_hand_over_pages_sent_total{{transport=\"ucx\"}} {}\n", stats.pages_sent_beside);
+  const auto pages_sent = [&](const char* transport, int64_t pages) {
+    out.push_back({"deepinfer_hand_over_pages_sent_total", "Pages sent to workers that go on with their prompts", true,
+                   static_cast<double>(pages), "transport", transport});
+  };
+  pages_sent("tcp", stats.pages_sent - stats.pages_sent_beside);
+  pages_sent("ucx", stats.pages_sent_beside);
   count("pages_received_total", "Pages received of prompts that go on here", stats.pages_received);
   count("bytes_received_total", "Bytes of pages and states received", stats.bytes_received);
   count("sent_total", "Hand-overs from here that came whole", stats.sent);
