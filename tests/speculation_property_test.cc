@@ -1,7 +1,7 @@
 // Whatever a request asks for and whatever world it runs in, speculation changes none of its bytes: random combinations of prefix
 // hits, chunks, preemption, penalties, logprobs, stop tokens, early ends, several answers of one prompt, masks that hold at once
-// or from a token on, every schedule, steps in flight, right, wrong and real drafts; compared with speculation off, alone. The same
-// holds for any number of ranks, with and without drafts.
+// or from a token on, every schedule, steps in flight, right, wrong and real drafts; compared with speculation off, alone. The
+// same holds for any number of ranks, with and without drafts.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 

@@ -1,10 +1,10 @@
 // engine/engine.h - runs requests: inbox, plan, batch, forward, sample, commit, emit.
 //
 // One engine owns the state of up to `max_batch` running sequences on one device, or spread over the ranks of its model
-// (LanguageModel::ranks): rank 0's thread is the engine's, plans for all and gives each new sequence its rank. Each step takes a row from every
-// decoding sequence and a chunk of prompts, runs them as one flat batch, draws the next tokens on the device and tells the
-// handlers; where the device runs beside the host the next step is launched before that. The engine knows token ids only
-// (core/token_service.h has the contract of a request's life).
+// (LanguageModel::ranks): rank 0's thread is the engine's, plans for all and gives each new sequence its rank. Each step takes a
+// row from every decoding sequence and a chunk of prompts, runs them as one flat batch, draws the next tokens on the device and
+// tells the handlers; where the device runs beside the host the next step is launched before that. The engine knows token ids
+// only (core/token_service.h has the contract of a request's life).
 //
 // Promise: an accepted request gets exactly one final event, also when a step fails or the engine is stopped; an answer
 // depends on its request, seed and the model only - never on company, chunking, slots or pages; a request that can

@@ -82,9 +82,10 @@ Result<std::unique_ptr<LanguageModel>> open_ranks(const Device& device, const La
   const auto* whole = dynamic_cast<const V41Model*>(&model);
   if (!whole) return unsupported(fmt::format("--ranks {}: {} has no experts to share; use --ranks 1", ranks, model.name()));
   if (device.runs_beside_host() || !device.reads_host_memory()) {
-    return unsupported(fmt::format("--ranks {} on {}: ranks of one process share a processor's memory; one on each GPU would exchange "
-                                   "rows through NCCL, which is not built: run a process for each GPU behind `deepinfer route`",
-                                   ranks, device.name()));
+    return unsupported(
+        fmt::format("--ranks {} on {}: ranks of one process share a processor's memory; one on each GPU would exchange "
+                    "rows through NCCL, which is not built: run a process for each GPU behind `deepinfer route`",
+                    ranks, device.name()));
   }
   const int32_t threads = device.parallelism();
   if (ranks > threads) {

@@ -126,12 +126,8 @@ void V41Pass::expert_rows_over_ranks(const LayerWeights& lw, int32_t experts, in
                     .dst = w_.expert_send,
                     .row_bytes = int64_t{s_.hidden} * 2});
   ranks.all_to_all(device, w_.expert_send, w_.expert_recv, pairs * row * 2);
-  ops_.expert_home({.rows = set.rows,
-                    .ids = w_.expert_ids,
-                    .home = w_.home,
-                    .top_k = top_k,
-                    .experts_per_rank = share,
-                    .stride = m * top_k});
+  ops_.expert_home(
+      {.rows = set.rows, .ids = w_.expert_ids, .home = w_.home, .top_k = top_k, .experts_per_rank = share, .stride = m * top_k});
   ops_.combine({.rows = set.rows,
                 .y = w_.expert_recv,
                 .pair_of = w_.home,
