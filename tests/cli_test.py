@@ -111,6 +111,16 @@ def wrong_values_name_flag_value_and_range():
 
 
 @case
+def ranks_that_cannot_be():
+    one_line_error(run('run', '--ranks', '0', 'hi'), 2, '--ranks', '1')
+    one_line_error(run('run', '--ranks', '3', '--threads', '2', 'hi'), 2, '--ranks 3', 'at most --ranks 2', '--threads 3')
+    one_line_error(run('run', '-m', hello(), '--ranks', '2', '--threads', '2', 'hi'), 1, 'no experts')
+    one_line_error(run('run', '--ranks', '2', '--threads', '2', '--spec-verify', 'rejection', 'hi'), 1, 'rejection')
+    alone = run('run', '--max-tokens', '24', '--seed', '5', 'Count to ten.')
+    expect(run('run', '--ranks', '2', '--threads', '2', '--max-tokens', '24', '--seed', '5', 'Count to ten.'), 0, out=alone.out)
+
+
+@case
 def second_word_is_refused():
     one_line_error(run('run', 'two', 'words'), 2, "'words'", 'quote')
 

@@ -37,14 +37,14 @@ TEST(StoreUnderEngine, AnyNumberOfRanksFindsWhatAnotherStored) {
   MemoryDisk disk;
   Life fresh("cpu", cold(ReplayMode::kDecoder));
   std::mt19937 random(9);
-  std::vector<TokenId> history = random_tokens(random, 200);
+  std::vector<TokenId> history = random_tokens(random, 400);
   for (const int32_t ranks : {2, 1, 4}) {
-    const Request request = request_of(history, 30, static_cast<uint64_t>(ranks));
+    const Request request = request_of(history, 70, static_cast<uint64_t>(ranks));
     const Served hit = Life("cpu", with_store(disk), ranks).ask(request);
     ASSERT_EQ(hit.answer, fresh.ask(request).answer) << ranks << " ranks";
     EXPECT_EQ(hit.usage.cached_tokens > 0, ranks != 2);
     append(history, hit.answer.tokens);
-    append(history, random_tokens(random, 80));
+    append(history, random_tokens(random, 20));
   }
 }
 

@@ -71,8 +71,8 @@ struct StepPlan {
 // The rows of one rank as a plan of its own; the vectors of `out` are reused.
 void take_rank(const StepPlan& plan, int32_t rank, StepPlan& out);
 
-// A plan for a rank in another process, and back: any bytes give a plan whose parts fit each other, or an Error. Images travel with
-// their rows, `hidden` wide; in a plan that was read they lie in `bytes`, which must outlive it and be aligned to 2.
+// A plan for a rank in another process, and back: any bytes give a plan whose parts fit each other, or an Error. Images travel
+// with their rows, `hidden` wide; in a plan that was read they lie in `bytes`, which must outlive it and be aligned to 2.
 std::vector<uint8_t> encode_plan(const StepPlan& plan, int32_t hidden);
 Result<StepPlan> decode_plan(std::span<const uint8_t> bytes, int32_t hidden);
 

@@ -24,7 +24,8 @@ bool same(const SequenceRows& a, const SequenceRows& b) {
 
 bool same(const StepPlan& a, const StepPlan& b) {
   const auto image = [](const ImageRows& x, const ImageRows& y) {
-    return x.token_begin == y.token_begin && x.rows == y.rows && std::equal(x.embeddings, x.embeddings + x.rows * kHidden, y.embeddings);
+    return x.token_begin == y.token_begin && x.rows == y.rows &&
+           std::equal(x.embeddings, x.embeddings + x.rows * kHidden, y.embeddings);
   };
   return a.tokens == b.tokens && a.truncate_candidate_window == b.truncate_candidate_window &&
          std::ranges::equal(a.sequences, b.sequences, [](const auto& x, const auto& y) { return same(x, y); }) &&
@@ -37,13 +38,15 @@ StepPlan random_plan(std::mt19937& random, std::span<const uint16_t> embeddings)
   StepPlan plan;
   plan.truncate_candidate_window = below(2) == 0;
   for (int32_t left = below(8); left > 0; --left) {
-    SequenceRows rows{.request = random(), .slot = below(9), .begin = below(1 << 30), .count = 1 + below(20), .first_token = plan.num_rows()};
+    SequenceRows rows{
+        .request = random(), .slot = below(9), .begin = below(1 << 30), .count = 1 + below(20), .first_token = plan.num_rows()};
     rows.decoder_begin = below(1 << 30), rows.window_floor = below(1 << 30), rows.encoder_window_floor = below(1 << 30);
     rows.write_floor = below(1 << 30), rows.prompt_tokens = below(1 << 30);
     rows.num_logits = below(static_cast<uint32_t>(rows.count) + 1), rows.rank = below(3);
     if (below(3) == 0) {
       const int32_t at = below(static_cast<uint32_t>(rows.count));
-      plan.images.push_back({rows.first_token + at, 1 + below(static_cast<uint32_t>(rows.count - at)), embeddings.data() + below(9)});
+      plan.images.push_back(
+          {rows.first_token + at, 1 + below(static_cast<uint32_t>(rows.count - at)), embeddings.data() + below(9)});
     }
     for (int32_t i = 0; i < rows.count; ++i) plan.tokens.push_back(below(1000) - 20);
     plan.sequences.push_back(rows);

@@ -240,8 +240,7 @@ class EngineBench {
     EngineOptions options = plain(4096 + 64);
     options.max_batch = 4 * ranks;
     DI_TRY(const auto engine, Engine::create(host_.device(), host_.model(), options));
-    for (int32_t i = 0; i < 16 * ranks; ++i)
-      DI_CHECK_OK(engine->submit(bench_request(vocab_, 64 << (i * 5 % 7), i, 4), ignore));
+    for (int32_t i = 0; i < 16 * ranks; ++i) DI_CHECK_OK(engine->submit(bench_request(vocab_, 64 << (i * 5 % 7), i, 4), ignore));
     while (engine->step()) {
     }
     report_.add({.name = "engine/rank imbalance", .value = engine->stats().ranks.imbalance(), .unit = "max/mean"});

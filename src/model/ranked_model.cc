@@ -125,7 +125,8 @@ Status RankedModel::on_all(Scratch& scratch, FunctionRef<Status(size_t rank)> fn
 Status RankedModel::forward(const StepPlan& plan, const StateView& state, Workspace& workspace) const {
   auto& scratch = static_cast<Scratch&>(workspace);
   for (const SequenceRows& rows : plan.sequences) {
-    if (rows.rank < 0 || rows.rank >= ranks()) return internal_error(fmt::format("a step plan for rank {} of {}", rows.rank, ranks()));
+    if (rows.rank < 0 || rows.rank >= ranks())
+      return internal_error(fmt::format("a step plan for rank {} of {}", rows.rank, ranks()));
   }
   deal_out(plan, scratch.parts);
   for (size_t r = 0; r < ranks_.size(); ++r)
@@ -146,9 +147,8 @@ Status RankedModel::forward(const StepPlan& plan, const StateView& state, Worksp
 
 Status RankedModel::Drafts::note_rows(const StateView& state, Workspace& workspace) const {
   auto& scratch = static_cast<Scratch&>(workspace);
-  return model_.on_all(scratch, [&](size_t r) {
-    return model_.ranks_[r].model->drafter()->note_rows(state, *scratch.parts[r].workspace);
-  });
+  return model_.on_all(
+      scratch, [&](size_t r) { return model_.ranks_[r].model->drafter()->note_rows(state, *scratch.parts[r].workspace); });
 }
 
 Status RankedModel::Drafts::draft(const DraftBatch& batch, const StateView& state, Workspace& workspace,

@@ -17,8 +17,8 @@ void ThreadGroup::meet() {
     meetings_.notify_all();
     return;
   }
-  // Whoever waits longer parks at once, without offering its processor first: on a busy machine a yield is a whole time slice lost,
-  // while a thread that is woken runs soon (a test of 8 ranks on 2 busy processors took ten times as long with yields).
+  // Whoever waits longer parks at once, without offering its processor first: on a busy machine a yield is a whole time slice
+  // lost, while a thread that is woken runs soon (a test of 8 ranks on 2 busy processors took ten times as long with yields).
   const auto have_met = [&] { return meetings_.load(std::memory_order_acquire) != before; };
   if (spins_ && spin_until(have_met, kYieldAfter)) return;
   while (!have_met()) meetings_.wait(before, std::memory_order_acquire);
@@ -59,9 +59,7 @@ class ThreadCommunicator final : public Communicator {
   static uint8_t* address(Device& device, const void* pointer) {
     return static_cast<uint8_t*>(device.translate(const_cast<void*>(pointer)));
   }
-  const ThreadGroup::Pointers& shown(int32_t peer) const {
-    return group_.shown_[static_cast<size_t>(peer)].of_call[call_ % 2];
-  }
+  const ThreadGroup::Pointers& shown(int32_t peer) const { return group_.shown_[static_cast<size_t>(peer)].of_call[call_ % 2]; }
   void show(const ThreadGroup::Pointers& pointers) {
     group_.shown_[static_cast<size_t>(rank_)].of_call[call_ % 2] = pointers;
     group_.meet();
@@ -73,7 +71,8 @@ class ThreadCommunicator final : public Communicator {
     for (int32_t peer = 0; peer < size(); ++peer) {
       for (size_t i = 0; i < gathers.size(); ++i) {
         const auto bytes = static_cast<size_t>(gathers[i].bytes);
-        if (bytes > 0) std::memcpy(static_cast<uint8_t*>(gathers[i].recv) + static_cast<size_t>(peer) * bytes, shown(peer)[i], bytes);
+        if (bytes > 0)
+          std::memcpy(static_cast<uint8_t*>(gathers[i].recv) + static_cast<size_t>(peer) * bytes, shown(peer)[i], bytes);
       }
     }
     ++call_;

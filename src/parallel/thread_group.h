@@ -24,7 +24,8 @@ class ThreadGroup {
  private:
   friend class ThreadCommunicator;
   using Pointers = std::array<const uint8_t*, Communicator::kMostGathers>;
-  // What a rank shows of two calls in turn: when all have come to a call, all have read what was shown of the one before the last.
+  // What a rank shows of two calls in turn: when all have come to a call, all have read what was shown of the one before the
+  // last.
   struct alignas(64) Shown {
     std::array<Pointers, 2> of_call;
   };

@@ -1,8 +1,8 @@
 // policy/ranks.h - which rank of an engine owns a new sequence, and what a rank's rows are worth (cluster.md section 4).
 //
 // A step is over when its slowest rank is, so ranks should have equal work in every step, not only in the mean. A prompt goes to
-// the rank with the least attention left in prompts, sum of n * (H + n / 2) for n tokens behind H, then the least tokens; what has
-// no prompt to compute, and ties, to the rank that holds the least KV, then the fewest sequences, then the lowest. A sequence
+// the rank with the least attention left in prompts, sum of n * (H + n / 2) for n tokens behind H, then the least tokens; what
+// has no prompt to compute, and ties, to the rank that holds the least KV, then the fewest sequences, then the lowest. A sequence
 // stays where it is: what was given away by these rules is not corrected by moving it.
 // Promise: pure. Threads: any.
 //

@@ -5,9 +5,9 @@
 // order of work never changes a row's inputs, so any budget gives the same bytes. Each draft has a row of its own and every row
 // of a verification yields logits: SequenceRows::num_logits - 1 drafts are verified.
 //
-// With ranks (StepBudget::ranks) the plan is made rank by rank in the same way. Each has its part of the rows, so that a step takes
-// no longer when the prompts are all on one; and of ranks with prompts those behind much context get fewer rows, so that the work
-// is equal (policy/ranks.h) and none waits long for another.
+// With ranks (StepBudget::ranks) the plan is made rank by rank in the same way. Each has its part of the rows, so that a step
+// takes no longer when the prompts are all on one; and of ranks with prompts those behind much context get fewer rows, so that
+// the work is equal (policy/ranks.h) and none waits long for another.
 //
 // Replay (kv_cache.md section 4): in mode `decoder` rows of the prompt before s = max(0, N - R) stop after the candidate
 // layer, and the layers behind it see window keys from s on only, for the whole life of the sequence. N is the length of

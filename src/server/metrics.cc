@@ -62,7 +62,8 @@ void add_steps(const EngineStats& engine, std::vector<prometheus::MetricFamily>&
 void add_ranks(const RankStats& ranks, std::vector<prometheus::MetricFamily>& all) {
   using prometheus::MetricType;
   if (ranks.ranks == 1) return;
-  prometheus::MetricFamily work{"deepinfer_rank_work_rows_total", "Work of each rank, in rows without context", MetricType::Counter, {}};
+  prometheus::MetricFamily work{
+      "deepinfer_rank_work_rows_total", "Work of each rank, in rows without context", MetricType::Counter, {}};
   for (int32_t r = 0; r < ranks.ranks; ++r) {
     prometheus::ClientMetric metric;
     metric.label = {{"rank", std::to_string(r)}};
