@@ -111,7 +111,7 @@ def export(m, settings, d, out):
         save_file(s, f'{out}/{f}')
         wm.update({n: f for n in s})
         tot += sum(t.numel() * t.element_size() for t in s.values())
-    json.dump(dict(metadata=dict(total_size=tot), weight_map=wm), open(f'{out}/model.safetensors.index.json', 'w'), indent=0)
+    json.dump(dict(metadata=dict(total_size=tot), weight_map=wm), open(f'{out}/model.safetensors.index.json', 'w'), separators=(',', ':'))
     ids = {a['content']: a['id'] for a in json.load(open(f'{d}/tokenizer.json'))['added_tokens']}
     h = m.hashes
     json.dump(config(settings, h, ids), open(f'{out}/config.json', 'w'), indent=1)
