@@ -232,7 +232,7 @@ class HubPageExchange final : public PageExchange {
     const std::lock_guard lock(mutex_);
     const auto count = static_cast<int64_t>(end - out.sent);
     stats_.pages_sent += count;
-    if (hub_->is_beside(out.link)) stats_.pages_sent_beside += count;
+    if (hub_->is_beside(out.link, out.bytes(out.sent, end).size())) stats_.pages_sent_beside += count;
     out.sent = end;
   }
 
@@ -245,7 +245,7 @@ class HubPageExchange final : public PageExchange {
   }
 
   void send_bytes(LinkId link, ChunkMessage chunk, std::span<const uint8_t> bytes) {
-    chunk.checksum = transfer_checksum(bytes);
+    if (!hub_->is_beside(link, bytes.size())) chunk.checksum = transfer_checksum(bytes);
     hub_->send(link, ChunkMessage::kType, write_message(chunk));
     hub_->send(link, kBytesType, view_of(bytes));
   }
@@ -311,7 +311,8 @@ class HubPageExchange final : public PageExchange {
                                  : chunk.begin < chunk.end && chunk.end - chunk.begin <= kChunkPages &&
                                        bytes.size() == (chunk.end - chunk.begin) * mine.page_bytes;
     const std::span<const uint8_t> raw(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-    if (!fits || transfer_checksum(raw) != chunk.checksum) return corrupt("pages that are not what their head says");
+    // What is kept has been verified.
+    if (!fits || (!kept && transfer_checksum(raw) != chunk.checksum)) return corrupt("pages that are not what their head says");
     Incoming in;
     {
       const std::lock_guard lock(mutex_);

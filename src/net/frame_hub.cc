@@ -96,7 +96,9 @@ class AsioHub final : public FrameHub {
   }
 
   std::string lane() const override { return lane_note_; }
-  bool is_beside(LinkId link) const override { return lane_ && lane_->is_joined(link); }
+  bool is_beside(LinkId link, size_t bytes) const override {
+    return bytes >= FrameLane::kLaneBytes && lane_ && lane_->is_joined(link);
+  }
 
   void post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
 
@@ -332,7 +334,7 @@ class AsioHub final : public FrameHub {
     for (auto& [id, frame] : sending_) {
       const auto found = links_.find(id);
       if (found == links_.end()) continue;
-      if (frame.size() >= FrameLane::kLaneBytes && is_beside(id)) {
+      if (is_beside(id, frame.size() - kHeadBytes)) {
         const uint8_t type = static_cast<uint8_t>(frame[4]);
         lane_->send(id, type, std::move(frame), kHeadBytes);
       } else {

@@ -75,8 +75,8 @@ class FrameHub {
   virtual void close(LinkId link, Error why) = 0;
   // Of large frames: "" when they are to stay on their connections; else by what they go beside them, or why they do not.
   virtual std::string lane() const = 0;
-  // Whether its large frames go beside it now. On the hub's thread.
-  virtual bool is_beside(LinkId link) const = 0;
+  // Whether a frame of so many bytes would go beside it now, and so be verified by a checksum. On the hub's thread.
+  virtual bool is_beside(LinkId link, size_t bytes) const = 0;
   // Calls `work` on the hub's thread, now or after a while.
   virtual void post(std::function<void()> work) = 0;
   virtual void after(int64_t us, std::function<void()> work) = 0;

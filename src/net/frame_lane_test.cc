@@ -27,7 +27,7 @@ struct Side {
                                      [this](LinkId link, uint8_t type, std::string_view bytes) {
                                        note([&] {
                                          frames.emplace_back(type, bytes);
-                                         beside += hub->is_beside(link);
+                                         beside += hub->is_beside(link, bytes.size());
                                        });
                                      },
                                  .closed = [this](LinkId, const Error& why) { note([&] { closed.push_back(why.message); }); }});
