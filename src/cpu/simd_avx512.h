@@ -120,7 +120,7 @@ inline void dots(const Ints* w, const Digits* x, int first, Ints* sums) {
 #ifdef __AVX512VNNI__
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int j = 0; j < R * N; ++j) {
       const Ints four = four_digits(x[j / N].digit[first + j % N] + 4 * i);
 #pragma GCC unroll 2
