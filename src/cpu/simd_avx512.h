@@ -93,25 +93,27 @@ constexpr int kFp4Rows = 3;
 constexpr int kFp4Rows = 1;
 #endif
 constexpr int kIntLanes = 16, kFp4Panels = 2;
-using Ints = __m512i;
+struct Ints {
+  __m512i v;
+};
 using Floats = V16;
 
-inline Ints ints(int32_t value) { return _mm512_set1_epi32(value); }
-inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
-inline Ints shift_left_8(Ints a) { return _mm512_slli_epi32(a, 8); }
+inline Ints ints(int32_t value) { return {_mm512_set1_epi32(value)}; }
+inline Ints add(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline Ints shift_left_8(Ints a) { return {_mm512_slli_epi32(a.v, 8)}; }
 
 // As in simd_avx2.h.
 inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
   const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
   const __m512i mask = _mm512_set1_epi8(15), words = _mm512_loadu_si512(p);
-  out[0] = _mm512_shuffle_epi8(table, _mm512_and_si512(words, mask));
-  out[1] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(words, 4), mask));
+  out[0] = {_mm512_shuffle_epi8(table, _mm512_and_si512(words, mask))};
+  out[1] = {_mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(words, 4), mask))};
 }
 
 inline Ints four_digits(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
-  return _mm512_set1_epi32(four);
+  return ints(four);
 }
 
 // As in simd_avx2.h.
@@ -124,26 +126,26 @@ inline void dots(const Ints* w, const Digits* x, int first, Ints* sums) {
     for (int j = 0; j < R * N; ++j) {
       const Ints four = four_digits(x[j / N].digit[first + j % N] + 4 * i);
 #pragma GCC unroll 2
-      for (int p = 0; p < P; ++p) sums[j * P + p] = _mm512_dpbusd_epi32(sums[j * P + p], w[p * 8 + i], four);
+      for (int p = 0; p < P; ++p) sums[j * P + p].v = _mm512_dpbusd_epi32(sums[j * P + p].v, w[p * 8 + i].v, four.v);
     }
   }
 #else
-  const Ints ones = _mm512_set1_epi16(1);
+  const __m512i ones = _mm512_set1_epi16(1);
 #pragma GCC unroll 4
   for (int half = 0; half < 2 * R * N; ++half) {
     const int j = half / 2, begin = half % 2 * 4;
-    Ints pairs[P];
+    __m512i pairs[P];
 #pragma GCC unroll 4
     for (int i = begin; i < begin + 4; ++i) {
       const Ints four = four_digits(x[j / N].digit[first + j % N] + 4 * i);
 #pragma GCC unroll 2
       for (int p = 0; p < P; ++p) {
-        const Ints pair = _mm512_maddubs_epi16(w[p * 8 + i], four);
+        const __m512i pair = _mm512_maddubs_epi16(w[p * 8 + i].v, four.v);
         pairs[p] = i == begin ? pair : _mm512_add_epi16(pairs[p], pair);
       }
     }
 #pragma GCC unroll 2
-    for (int p = 0; p < P; ++p) sums[j * P + p] = _mm512_add_epi32(sums[j * P + p], _mm512_madd_epi16(pairs[p], ones));
+    for (int p = 0; p < P; ++p) sums[j * P + p] = add(sums[j * P + p], {_mm512_madd_epi16(pairs[p], ones)});
   }
 #endif
 }
@@ -151,7 +153,7 @@ inline void dots(const Ints* w, const Digits* x, int first, Ints* sums) {
 inline Floats load_scales(const uint8_t* p) { return load_e8m0x16(p); }
 // Adds a block's sums, numbers of half a unit, times its scales.
 inline void add_block(Ints sums, float half_unit, Floats scales, float* y) {
-  store(y, fma(mul({_mm512_cvtepi32_ps(sums)}, broadcast(half_unit)), scales, load(y)));
+  store(y, fma(mul({_mm512_cvtepi32_ps(sums.v)}, broadcast(half_unit)), scales, load(y)));
 }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(_mm512_castps512_ps256(v.v), _mm512_extractf32x8_ps(v.v, 1)); }
