@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -249,6 +250,7 @@ std::vector<float> run_on_ranks(int32_t ranks) {
   const auto sequences = prompts();
   ThreadGroup group(ranks);
   std::vector<std::vector<float>> parts(static_cast<size_t>(ranks));
+  std::barrier all_done(ranks);  // what a rank has sent is read until the others are done
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -261,6 +263,7 @@ std::vector<float> run_on_ranks(int32_t ranks) {
       const size_t share = sequences.size() / static_cast<size_t>(ranks);
       parts[static_cast<size_t>(rank)] =
           run_together(*harness, sequences, static_cast<size_t>(rank) * share, static_cast<size_t>(rank + 1) * share);
+      all_done.arrive_and_wait();
     });
   }
   for (auto& thread : threads) thread.join();
