@@ -93,8 +93,9 @@ class LocalCluster {
         scale_client_({.connect_timeout_us = 500'000, .verify = false, .total_timeout_us = 1'000'000}) {}
 
   // Without etcd the router knows the addresses of all workers there may be; those that do not run are not connected.
-  Status start() {
-    if (cluster_.starts_etcd) DI_CHECK_OK(start_etcd());
+  Status start(const StopSignals& signals) {
+    if (cluster_.starts_etcd) DI_CHECK_OK(start_etcd(signals));
+    if (signals.count() > 0) return {};
     std::string addresses;
     for (const WorkerGroup& described : cluster_.groups) {
       ScaleOptions scale = cluster_.scale;
@@ -114,7 +115,9 @@ class LocalCluster {
     if (const std::string model = value_of(cluster_.groups[0].words, "--model"); !model.empty())
       add_unless_set(words, "--model", model);
     DI_CHECK_OK(find_scale(words));
-    return children_.start({.name = "router", .words = std::move(words)});
+    // One that ends because no worker was ready in time is to be tried again.
+    const bool waits = !value_of(words, "--wait-for-workers").empty();
+    return children_.start({.name = "router", .words = std::move(words), .may_fail = waits});
   }
 
   Status tend() {
@@ -147,7 +150,7 @@ class LocalCluster {
   };
 
   // One member, for this run only; whoever is on this machine may read and write it, but without the secret no link opens.
-  Status start_etcd() {
+  Status start_etcd(const StopSignals& signals) {
     DI_TRY(ScratchFolder folder, ScratchFolder::create("etcd"));
     etcd_folder_.emplace(std::move(folder));
     DI_TRY(const uint16_t clients, free_port());
@@ -160,7 +163,8 @@ class LocalCluster {
     DI_CHECK_OK(children_.start({.name = "etcd", .words = std::move(words), .is_quiet = true, .program = "etcd"}));
     // Whoever asks before it answers would tell of an outage.
     Etcd etcd({.endpoints = {etcd_}, .call_us = kEtcdCallUs});
-    for (int tries = 0; tries < kEtcdTries && !etcd.grant(1); ++tries) {
+    for (int tries = 0; signals.count() == 0 && !etcd.grant(1); ++tries) {
+      if (tries == kEtcdTries) return Error{ErrorCode::kUnavailable, "the etcd that was started does not answer"};
       DI_CHECK_OK(children_.tend());
       ::usleep(kEtcdPauseUs);
     }
@@ -250,7 +254,7 @@ class UpCommand final : public Command {
     DI_TRY(const SecretFile secret, SecretFile::create());
     const StopSignals& signals = catch_stop_signals();
     LocalCluster running(cluster, secret.path());
-    DI_CHECK_OK(running.start());
+    DI_CHECK_OK(running.start(signals));
     while (signals.count() == 0) {
       DI_CHECK_OK(running.tend());
       signals.wait_ms(100);

@@ -245,6 +245,13 @@ TEST(ModelInvariance, ADraftPassOfManyIsThatOfEach) {
   }
 }
 
+TEST(ModelInvariance, AllSetsOfCpuKernelsHaveOneFingerprint) {
+  auto device = value(make_cpu_device({.threads = 1}));
+  const std::string best = value(V41Model::create(*device, shipped_model()))->fingerprint();
+  auto portable = value(make_cpu_device({.threads = 1, .isa = "portable"}));
+  EXPECT_EQ(value(V41Model::create(*portable, shipped_model()))->fingerprint(), best);
+}
+
 // Each rank thread runs its share of the sequences; the experts are spread over all ranks.
 std::vector<float> run_on_ranks(int32_t ranks) {
   const auto sequences = prompts();

@@ -290,8 +290,13 @@ def documented_metrics_exist():
         server.raw(post('/v1/chat/completions', chat_body(stream=True)) , until=b'[DONE]')
         text = server.ask('GET', '/metrics')[2].decode()
         present = set(re.findall(r'^# TYPE (\w+)', text, re.M))
-        assert len(names) > 20 and not set(names) - present - {'deepinfer_requests_aborted_total'}, set(names) - present
+        ranks = {n for n in names if n.startswith('deepinfer_rank_')}
+        assert len(names) > 20 and not set(names) - present - ranks - {'deepinfer_requests_aborted_total'}, set(names) - present
         assert not {n for n in present if n.startswith('deepinfer') and n not in names and n != 'deepinfer_build_info'}, present - set(names)
+    with Server('--ranks', '2', '--threads', '2', model=os.path.join(ROOT, 'models', 'tiny-v41')) as server:
+        server.chat('hi', max_tokens=4)
+        assert ranks and ranks <= set(re.findall(r'^# TYPE (\w+)', server.ask('GET', '/metrics')[2].decode(), re.M)), ranks
+        assert sum(server.metric(f'deepinfer_rank_work_rows_total{{rank="{r}"}}') for r in (0, 1)) > 0
 
 
 @case

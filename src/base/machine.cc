@@ -74,7 +74,7 @@ int64_t memory_left_of(const std::string& folder) {
     const std::string name = std::string(two ? "\n" : "\ntotal_") + key;
     files += std::max<int64_t>(0, number_behind('\n' + stat, name));
   }
-  return std::max<int64_t>(0, most - used + files);
+  return std::max<int64_t>(0, most - used + std::min(files, used));
 }
 
 }  // namespace
@@ -101,9 +101,11 @@ std::vector<std::vector<int>> processor_nodes(const std::string& root) {
   cpu_set_t usable;
   std::vector<std::vector<int>> nodes;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return nodes;
-  for (int node = 0;; ++node) {
+  constexpr int kMostMissing = 8;  // numbers need not follow one another
+  for (int node = 0, missing = 0; missing < kMostMissing; ++node) {
     std::string list = text_of(root + "/node" + std::to_string(node) + "/cpulist");  // "0-3,8-11"
-    if (list.empty()) return nodes;
+    if (list.empty() && ++missing > 0) continue;
+    missing = 0;
     std::vector<int> processors;
     for (const char* at = list.c_str(); *at >= '0' && *at <= '9';) {
       char* end = nullptr;
@@ -115,6 +117,14 @@ std::vector<std::vector<int>> processor_nodes(const std::string& root) {
     }
     if (!processors.empty()) nodes.push_back(std::move(processors));
   }
+  return nodes;
+}
+
+size_t node_of_part(const std::vector<std::vector<int>>& nodes, size_t part, size_t parts) {
+  size_t all = 0, node = 0;
+  for (const auto& processors : nodes) all += processors.size();
+  for (size_t at = part * all / parts; node + 1 < nodes.size() && at >= nodes[node].size(); ++node) at -= nodes[node].size();
+  return node;
 }
 
 int available_processors() {

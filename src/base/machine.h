@@ -23,6 +23,8 @@ double processor_quota(const std::string& root, std::string_view membership);
 // Processors that this process may run on, by node of memory (folders node0, node1, ... of `root`, in the system
 // /sys/devices/system/node); nodes without any are left out.
 std::vector<std::vector<int>> processor_nodes(const std::string& root);
+// Of so many threads each node gets as many neighbouring ones as it has processors of all; REQUIRES: nodes.
+size_t node_of_part(const std::vector<std::vector<int>>& nodes, size_t part, size_t parts);
 
 // Bytes that are left below the limits of memory of those control groups (memory.max, memory.limit_in_bytes), pages of files
 // counted as left; -1 = no limit.

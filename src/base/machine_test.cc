@@ -43,6 +43,11 @@ TEST(Processors, ByNode) {
   for (const auto& node : nodes) EXPECT_EQ(node, std::vector<int>{0});
   EXPECT_LE(nodes.size(), 2u);  // none of a process that may not run on the first processor
   EXPECT_TRUE(processor_nodes(root + "/not there").empty());
+  const std::vector<std::vector<int>> uneven = {std::vector<int>(10), std::vector<int>(2), {0}};
+  std::vector<int> threads(3);
+  for (size_t part = 0; part < 26; ++part) ++threads[node_of_part(uneven, part, 26)];
+  EXPECT_EQ(threads, (std::vector<int>{20, 4, 2}));
+  EXPECT_EQ(node_of_part(uneven, 1, 2), 0u);
 }
 
 TEST(Memory, LeastLeftOfTheControlGroups) {

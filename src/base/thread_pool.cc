@@ -29,7 +29,7 @@ ThreadPool::ThreadPool(int threads)
   const auto nodes = processor_nodes("/sys/devices/system/node");
   for (size_t i = 1; i < claims_.size(); ++i) {
     workers_.emplace_back([this, i] { work(static_cast<int>(i)); });
-    if (nodes.size() > 1) bind(workers_.back(), nodes[i * nodes.size() / claims_.size()]);
+    if (nodes.size() > 1) bind(workers_.back(), nodes[node_of_part(nodes, i, claims_.size())]);
   }
 }
 

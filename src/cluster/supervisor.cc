@@ -66,6 +66,8 @@ Status Supervisor::spawn(Child& child) {
   ::close(ends[1]);
   if (child.said >= 0) ::close(child.said);
   child.said = ends[0];
+  child.unread.clear();
+  child.last_said.clear();
   if (pid < 0) return io_error(fmt::format("cannot start {}: {}", child.spec.name, std::strerror(errno)));
   child.pid = pid;
   child.started_us = clock_.now_us();
@@ -101,7 +103,7 @@ Status Supervisor::note_end(Child& child, int status) {
         fmt::format("{} is not installed, or not in PATH (Debian: apt-get install etcd-server); or name one that "
                     "runs in the cluster file: [etcd] endpoints = \"http://HOST:PORT\"",
                     child.spec.name));
-  const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kRefusedArguments;
+  const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == kRefusedArguments && !child.spec.may_fail;
   if (refused)
     return invalid_argument(fmt::format("{} does not run with its settings; its own message is above", child.spec.name));
   const bool was_settled = clock_.now_us() - child.started_us > kSettledUs;
@@ -160,8 +162,8 @@ void Supervisor::stop(const std::string& prefix, int64_t limit_us, const std::fu
   each([](Child& child) { ::kill(child.pid, SIGTERM); });
   for (bool any = true; any && clock_.now_us() < end_us && !(hurry && hurry());) {
     any = false;
+    for (Child& child : children_) hear(child);  // whoever is not ended here must not wait for a reader
     each([&](Child& child) {
-      hear(child);
       if (::waitpid(child.pid, nullptr, WNOHANG) == child.pid) {
         child.pid = 0;
       } else {

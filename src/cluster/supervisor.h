@@ -1,8 +1,8 @@
 // cluster/supervisor.h - child processes that are kept running.
 //
 // A child that ends is started again after a pause that doubles from half a second to ten. One that refuses its arguments (exit
-// code 2), cannot be started, or fails three times in a row at its start for the same reason, is an Error, because it never will
-// run. Children get SIGTERM when this process dies, however it dies. Threads: one, the one that made it.
+// code 2), cannot be started, or fails three times in a row within half a minute of its start, for the same reason, is an Error,
+// because it never will run. Children get SIGTERM when this process dies, however it dies. Threads: one, the one that made it.
 //
 //   Supervisor children(program);
 //   DI_CHECK_OK(children.start({.name = "worker 1", .words = {"serve", "--worker-port", "8101"}}));

@@ -63,7 +63,8 @@ class CpuDevice final : public Device {
     // Experts of one model at a time have places.
     const bool keeps_some = (expert_bytes_ > 0 || !fits) && sizes.experts > 0 && !context_.experts.room();
     if (sizes.dense > room_left || (!fits && !keeps_some)) return Buffer();
-    const int64_t wanted = expert_bytes_ > 0 ? expert_bytes_ : room_left - sizes.dense;
+    const int64_t wanted =
+        expert_bytes_ > 0 ? std::min(expert_bytes_, available_memory() - sizes.dense) : room_left - sizes.dense;
     const int64_t slots = keeps_some ? std::clamp<int64_t>(wanted / sizes.slot, 1, sizes.experts) : 0;
     DI_TRY(Buffer room, allocate(static_cast<size_t>(keeps_some ? sizes.dense + slots * sizes.slot : sizes.all())));
     if (room.bytes() > kHugePage) ::madvise(room.as<void>(), room.bytes(), MADV_HUGEPAGE);
@@ -113,7 +114,7 @@ class CpuDevice final : public Device {
  protected:
   void release(void* data, size_t bytes) override {
     const auto* begin = static_cast<const uint8_t*>(data);
-    if (context_.experts.room() >= begin && context_.experts.room() <= begin + bytes) context_.experts = {};
+    if (context_.experts.room() >= begin && context_.experts.room() < begin + bytes) context_.experts = {};
     ::munmap(data, page_rounded(bytes));
   }
 

@@ -4,7 +4,7 @@
 // if itself was used more: a long prompt, which takes every expert once, pushes out nothing. Counts are halved now and then, so
 // what was hot once does not stay for ever. A weight without a slot is read where the checkpoint is mapped.
 // Promise: which weights have slots never changes a bit of a product, and follows from the order of uses alone.
-// Threads: one; counts() any.
+// Threads: one.
 //
 //   ExpertMemory memory;
 //   memory.open(room, slot_bytes, slots, weights);

@@ -1,11 +1,11 @@
 // engine/mask_worker.h - the masks of a step, computed beside the model.
 //
-// begin() hands the rows of a step to a thread of its own, started by the first constrained row, and returns; the model may then
-// run. finish() takes over whatever the thread has not begun, so a thread without a processor delays at most the one it has
-// begun. A mask that is not ready a few milliseconds later is left for the next step: its row sits this one out, and nobody
-// else waits. What a mask says depends on its sequence only, never on who computes it or in how many steps.
-// REQUIRES: between the two, nobody else touches the masks of these sequences. finish() follows each begin().
-// Threads: the engine's.
+// begin() hands the rows of a step to a thread of its own and returns; the model may then run. finish() takes over whatever the
+// thread has not begun, so a thread without a processor delays at most the one it has begun. Where the masks of the last step
+// took less than waking a thread costs, which takes a processor from the model's, finish() makes them all. A mask that is not
+// ready a few milliseconds later is left for the next step: its row sits this one out, and nobody else waits. What a mask says
+// depends on its sequence only, never on who computes it or in how many steps. REQUIRES: between the two, nobody else touches the
+// masks of these sequences. finish() follows each begin(). Threads: the engine's.
 //
 //   worker.begin(rows, vocab);
 //   ... model.forward ...
@@ -47,6 +47,7 @@ class MaskWorker {
     size_t begin, end;
   };
   void add_groups(std::span<const DrawRow> rows, bool waiting);
+  void wake();
   void work();
   void fill_groups(uint64_t step);
   void fill(const Group& group, bool always);
@@ -62,8 +63,9 @@ class MaskWorker {
   // its number has passed.
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> num_groups_{0};
-  std::atomic<uint64_t> done_{0};  // groups of this step
-  std::atomic<uint64_t> step_{0};  // 0 = none yet; kStop = the thread ends
+  std::atomic<uint64_t> done_{0};     // groups of this step
+  std::atomic<uint64_t> step_{0};     // 0 = none yet; kStop = the thread ends
+  std::atomic<int64_t> spent_us_{0};  // on the masks of this step
   std::thread thread_;
 };
 

@@ -195,7 +195,7 @@ class Search {
 
 // All of `text` are letters of the label, its other ones are still to come: with an `à` each before, at the third place and
 // behind, as needed, it is one. Their numbers have four digits at most, as labels have 59 letters at most.
-bool goes_on_plainly(std::string_view text, size_t most) { return text.size() <= a_label_free(most); }
+bool goes_on_plainly(std::string_view text, size_t most) { return text.size() + kPlainEnd <= most; }
 
 }  // namespace
 

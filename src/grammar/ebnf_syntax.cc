@@ -209,9 +209,11 @@ class Parser {
 
 Error EbnfGrammar::fault(size_t at, std::string_view what) const {
   const std::string_view before = text.substr(0, at);
-  const size_t begin = before.rfind('\n') + 1;  // of the line; 0 where there is none before
-  return invalid_argument(fmt::format("grammar, line {}, column {}: {}", 1 + std::count(before.begin(), before.end(), '\n'),
-                                      before.size() - begin + 1, what));
+  const size_t begin = before.rfind('\n') + 1;                    // of the line; 0 where there is none before
+  const auto begins = [](char c) { return (c & 0xC0) != 0x80; };  // a character
+  return invalid_argument(
+      fmt::format("grammar, line {}, column {}: {}", 1 + std::count(before.begin(), before.end(), '\n'),
+                  1 + std::count_if(before.begin() + static_cast<std::ptrdiff_t>(begin), before.end(), begins), what));
 }
 
 Result<EbnfGrammar> parse_ebnf_text(RegexArena& arena, std::string_view text) { return Parser(arena, text).parse(); }

@@ -30,6 +30,7 @@ TEST(Ebnf, RecursionRepetitionAndErrors) {
     return out ? "accepted" : out.error().message;
   };
   EXPECT_NE(error("root ::= a").find("line 1, column 10: the rule 'a' is not defined"), std::string::npos);
+  EXPECT_NE(error("root ::= \"äöü\" a").find("column 16: the rule 'a'"), std::string::npos);
   EXPECT_NE(error("root ::= \"x\"\nroot ::= \"y\"").find("line 2"), std::string::npos);
   // The place of a name at the end of a line, which was that of what follows.
   EXPECT_NE(error("root ::= \"(\" a\n\n\nb ::= \"x\"").find("line 1, column 14: the rule 'a'"), std::string::npos);

@@ -38,6 +38,7 @@ TEST(HostName, ALabels) {
   for (const char* text : {"", "x", "abc-", "-abc", "hello-txk", "al-0ea", "l-fda", "wva3j", "5db1e", "vek", "ngb6iyr",
                            "11b2er09f", "02b508i", "chb89f", "07jceefgh4c", "aa---o47jg78q", "9n2bp8", "99999999"})
     EXPECT_FALSE(a_label_ends(text)) << text;
+  EXPECT_FALSE(a_label_goes_on("", 2));
 }
 
 // From every beginning that is allowed an end is found, by taking what is allowed; all of it is ASCII.

@@ -124,5 +124,23 @@ TEST(ObjectPlan, OpenObjectsOfAChoiceAreFewShapes) {
   EXPECT_EQ(top.objects[0].wanted, 3u);
 }
 
+// Searches and comparisons of choices end like everything else: these would take 10^10 steps, or minutes.
+TEST(ObjectPlan, WideAndManyChoicesAreRefused) {
+  std::string parts, names;
+  for (int i = 0; i < 12; ++i) {
+    std::string properties;
+    for (int k = 0; k < 10; ++k) properties += fmt::format("{}\"p{}_{}\":{{\"type\":\"boolean\"}}", k ? "," : "", i, k);
+    parts += fmt::format(R"({}{{"properties":{{{}}}}})", i ? "," : "", properties);
+  }
+  for (int i = 0; i < 40'000; ++i) names += fmt::format("{}\"n{}\":false", i ? "," : "", i);
+  for (const std::string& text : {R"({"type":"object","maxProperties":10,"not":{"anyOf":[)" + parts + "]}}",
+                                  R"({"type":"object","not":{"properties":{)" + names + "}}}"}) {
+    RegexArena arena;
+    const auto plan = compile_plan(arena, *Json::parse(text));
+    ASSERT_FALSE(plan) << text.substr(0, 80);
+    EXPECT_NE(plan.error().message.find("grows too large"), std::string::npos) << plan.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer

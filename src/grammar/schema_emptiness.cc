@@ -122,6 +122,7 @@ bool SchemaShapes::find_inhabited(SchemaId id) {
 bool SchemaShapes::meet_some(const ObjectShape& shape, size_t from, std::map<std::string, SchemaId>& chosen) {
   if (from == shape.some.size()) return true;
   count_step();
+  if (!problem_.empty()) return true;
   for (const auto& condition : shape.some[from]) {
     if (!condition.keys.name) return true;  // refused when it is planned
     const std::string& name = *condition.keys.name;

@@ -10,7 +10,7 @@ namespace deepinfer {
 namespace {
 
 // Shapes of one schema, and steps of one compilation. Real schemas stay below 40 and 20,000.
-constexpr size_t kMaxShapes = 400;
+constexpr size_t kMaxShapes = 400, kMaxConditions = 2'000;
 constexpr int64_t kMaxSteps = 400'000;
 constexpr size_t kMaxKeyClasses = 64;
 constexpr const char* kTooComplex = "its patterns and bounds take too long to be worked out: simplify them";
@@ -145,15 +145,24 @@ void join_choices(std::vector<ObjectShape>& shapes) {
   ObjectShape::Choice joined;
   std::erase_if(shapes, [&](const ObjectShape& shape) {
     const bool alone = shape.every.empty() && shape.some.size() == 1 && shape.min == 0 && shape.max == kUnbounded;
-    if (alone) append(joined, shape.some[0]);
+    if (alone) joined.insert(joined.end(), shape.some[0].begin(), shape.some[0].end());
     return alone;
   });
   std::sort(joined.begin(), joined.end(),
             [](const auto& a, const auto& b) { return std::tie(a.keys, a.value) < std::tie(b.keys, b.value); });
+  joined.erase(std::unique(joined.begin(), joined.end()), joined.end());
   if (!joined.empty()) shapes.push_back({.every = {}, .some = {std::move(joined)}});
 }
 
 void join_choices(std::vector<ArrayShape>&) {}
+
+// What follows compares the conditions of a choice with each other.
+bool too_wide(const std::vector<ObjectShape>& shapes) {
+  return std::any_of(shapes.begin(), shapes.end(), [](const ObjectShape& shape) {
+    return std::any_of(shape.some.begin(), shape.some.end(), [](const auto& choice) { return choice.size() > kMaxConditions; });
+  });
+}
+bool too_wide(const std::vector<ArrayShape>&) { return false; }
 
 }  // namespace
 
@@ -179,6 +188,7 @@ std::vector<Shape> SchemaShapes::expand(SchemaId id, bool negated) {
       out.insert(out.end(), more.begin(), more.end());
     }
     join_choices(out);
+    if (too_wide(out)) fail_too_large();
     return out;
   }
   out.emplace_back();

@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <future>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/utf8.h"
 #include "host/constraints.h"
 #include "host/draft_calibration.h"
@@ -145,7 +147,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings, HostOptio
   engine.pages_changed = options.pages_changed;
   engine.snapshot_every = settings.snapshot_every;
   // At most, taken when first needed: of a machine that serves large prompts a share worth minutes of turns.
-  engine.snapshot_bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / kSnapshotShare;
+  const int64_t physical = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), left = available_memory();
+  engine.snapshot_bytes = (left > 0 ? std::min(physical, left) : physical) / kSnapshotShare;
   engine.speculation = speculation_options(settings);
   if (!options.state_folder.empty())
     keep_calibration(options.state_folder + "/drafts.json", *host->model_, settings, engine.speculation);
@@ -181,7 +184,8 @@ Status Host::refuse_answers(const EngineOptions& options, std::function<double()
   remote_.facts = facts_of(*model_, resolved);
   remote_.health = [] { return Status(); };
   remote_.leave = [] {};
-  remote_.scale = [share = std::move(pictures_share)](std::string_view) {
+  remote_.scale = [share = std::move(pictures_share)](std::string_view role) {
+    if (!role.empty() && role != "encode") return ScaleSample();
     return ScaleSample{.workers = 1, .active_share = share ? share() : 0};
   };
   return {};

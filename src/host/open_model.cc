@@ -87,6 +87,11 @@ Result<std::unique_ptr<LanguageModel>> open_ranks(const Device& device, const La
                     "rows through NCCL, which is not built: run a process for each GPU behind `deepinfer route`",
                     ranks, device.name()));
   }
+  for (const LayerWeights& layer : whole->weights().layers) {
+    if (!layer.w1.empty() && layer.w1[0].place >= 0)
+      return unsupported(
+          fmt::format("--ranks {}: the experts do not fit memory, and ranks keep none of them; use --ranks 1", ranks));
+  }
   const int32_t threads = device.parallelism();
   if (ranks > threads) {
     return invalid_argument(fmt::format("--ranks {} needs a thread for each, there are {}: at most --ranks {}, or --threads {}",

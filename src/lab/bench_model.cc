@@ -144,7 +144,7 @@ Multiply measure_multiply(Host& host) {
 // Seconds of the products with weights of a prompt of so many tokens at that speed, 0 = not known: decoder layers see its end
 // only, the head its last token.
 double prompt_seconds(const Host& host, const Multiply& multiply, int32_t prompt) {
-  const auto* v41 = dynamic_cast<const V41Model*>(&host.model());
+  const auto* v41 = dynamic_cast<const V41Model*>(&host.whole_model());
   if (!v41 || !v41->weights().checkpoint || multiply.others == 0) return 0;
   const ModelShape& shape = v41->shape();
   const EngineOptions& options = host.engine().options();
@@ -250,7 +250,7 @@ struct Limits {
 double least_seconds(const Host& host, const Timing& timing, int32_t streams, const Limits& limits) {
   if (timing.work.weight_bytes == 0) {  // a device that does not count
     const double each =
-        std::max(bytes_of_step(host.model(), streams) / limits.memory, streams * prompt_seconds(host, limits.multiply, 1));
+        std::max(bytes_of_step(host.whole_model(), streams) / limits.memory, streams * prompt_seconds(host, limits.multiply, 1));
     return each * static_cast<double>(timing.steps);
   }
   double least = static_cast<double>(timing.work.weight_bytes) / limits.memory;
@@ -273,7 +273,7 @@ void report_work(const Host& host, const Timing& timing, int32_t streams, const 
               .value = bytes / 1e6,
               .unit = "MB/step",
               .baseline = "experts chosen evenly",
-              .ratio = bytes / bytes_of_step(host.model(), streams)});
+              .ratio = bytes / bytes_of_step(host.whole_model(), streams)});
   if (limits.barrier > 0) {
     const double least = least_seconds(host, timing, streams, limits) + static_cast<double>(work.barriers) * limits.barrier;
     report.add({.name = name + "/barriers", .value = static_cast<double>(work.barriers) / steps, .unit = "a step"});
@@ -289,13 +289,13 @@ void report_work(const Host& host, const Timing& timing, int32_t streams, const 
 
 Limits measure_limits(Host& host) {
   Limits out;
-  if (bytes_of_step(host.model(), 1) == 0) return out;
+  if (bytes_of_step(host.whole_model(), 1) == 0) return out;
   out.memory = read_bandwidth(host);
   out.multiply = measure_multiply(host);
   if (!host.device().reads_host_memory()) return out;
   out.barrier = measure_barrier(host.device().parallelism());
   if (host.device().counts().expert_uses > 0)
-    out.disk = measure_disk_read(*dynamic_cast<const V41Model&>(host.model()).weights().checkpoint);
+    out.disk = measure_disk_read(*dynamic_cast<const V41Model&>(host.whole_model()).weights().checkpoint);
   return out;
 }
 

@@ -128,6 +128,8 @@ Status RankedModel::forward(const StepPlan& plan, const StateView& state, Worksp
     if (rows.rank < 0 || rows.rank >= ranks())
       return internal_error(fmt::format("a step plan for rank {} of {}", rows.rank, ranks()));
   }
+  if (static_cast<size_t>(plan.num_logits()) * static_cast<size_t>(shape().vocab) * sizeof(float) > scratch.all_logits.bytes())
+    return internal_error(fmt::format("a step of {} logit rows exceeds the workspace", plan.num_logits()));
   deal_out(plan, scratch.parts);
   for (size_t r = 0; r < ranks_.size(); ++r)
     DI_CHECK_OK(ranks_[r].model->check(scratch.parts[r].plan, *scratch.parts[r].workspace));

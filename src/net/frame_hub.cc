@@ -223,7 +223,7 @@ class AsioHub final : public FrameHub {
   }
 
   // Too many: the one that has waited longest makes room. Whoever knows the secret proves it within some round trips, so those
-  // that do not cannot crowd it out.
+  // that stay silent cannot crowd it out.
   void meet_stranger(const LinkPtr& link) {
     limit_handshake(link);
     strangers_.push_back(link);

@@ -38,6 +38,7 @@ FrameLane::~FrameLane() { events_.release(); }
 void FrameLane::offer(LinkId id, const std::string& peer) {
   auto& link = links_[id] = std::make_unique<Link>(io_);
   link->peer = peer;
+  if (Clock::now() < wrong_until_) return;
   if (const auto off = off_until_.find(peer); off != off_until_.end() && Clock::now() < off->second) return;
   link->offered = true;
   std::string key(SideLane::kKeyBytes, '\0');
@@ -100,8 +101,10 @@ Result<FrameLane::Taken> FrameLane::take_frame(LinkId id, Link& link, std::strin
   }
   Taken out{.type = wanted.type, .bytes = std::move(come->second)};
   link.come.erase(come);
-  if (out.bytes.size != wanted.size || XXH3_64bits(out.bytes.data.get(), out.bytes.size) != wanted.checksum)
+  if (out.bytes.size != wanted.size || XXH3_64bits(out.bytes.data.get(), out.bytes.size) != wanted.checksum) {
+    wrong_until_ = Clock::now() + kOffFor;
     return corrupt("what came beside the connection is not what was sent");
+  }
   return out;
 }
 

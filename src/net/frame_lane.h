@@ -2,9 +2,9 @@
 //
 // Where both sides have a side lane, the bytes of a frame of kLaneBytes or more go through it, and a stand-in takes the frame's
 // place on the connection: so the connection keeps the order, proves who speaks and tells when the peer is gone, and all that the
-// lane can do wrong is to be late. Each side's address and a random key go over the connection. A link whose lane breaks or is
-// late by `patience_us` is closed; the next ones to that peer keep everything on the connection for a while.
-// Threads: the hub's.
+// lane can do wrong is to be late, or to bring what its checksum finds wrong. Each side's address and a random key go over the
+// connection. A link whose lane breaks or is late by `patience_us` is closed; the next ones to that peer keep everything on the
+// connection for a while, after wrong bytes all. Threads: the hub's.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -80,6 +80,7 @@ class FrameLane {
   bool listens_ = false, soon_ = false;
   std::unordered_map<LinkId, std::unique_ptr<Link>> links_;
   std::unordered_map<std::string, Clock::time_point> off_until_;  // by peer
+  Clock::time_point wrong_until_{};                               // for all
   std::vector<LaneEvent> come_;
 };
 

@@ -1,6 +1,7 @@
 // Large frames beside their connection: in order, proven, and gone with their peer. Without UCX there is nothing to see.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "net/frame_hub.h"
+#include "net/frame_lane.h"
 #include "net/side_lane.h"
 
 namespace deepinfer {
@@ -193,6 +195,69 @@ TEST_F(FrameLaneTest, APeerThatSleepsIsLeftAfterAWhile) {
   ::kill(child.id, SIGSTOP);
   for (int i = 0; i < 40; ++i) near.hub->send(near.opened.back(), 2, std::string(900'000, 'n'));
   ASSERT_TRUE(near.wait([&] { return near.closed.size() == 1; }));
+}
+
+// A lane that brings what it is told to.
+class ToldLane final : public SideLane {
+ public:
+  ToldLane() : handle_(::eventfd(0, EFD_NONBLOCK)) {}
+  ~ToldLane() override { ::close(handle_); }
+  std::string_view address() const override { return "here"; }
+  void expect(uint64_t, const std::string&) override {}
+  Status join(uint64_t, std::string_view, const std::string&) override { return {}; }
+  void send(uint64_t, uint64_t, std::string, size_t) override {}
+  void leave(uint64_t) override {}
+  int handle() const override { return handle_; }
+  bool turn(std::vector<LaneEvent>& events) override {
+    for (LaneEvent& event : brings) events.push_back(std::move(event));
+    brings.clear();
+    return false;
+  }
+  std::vector<LaneEvent> brings;
+
+ private:
+  const int handle_;
+};
+
+TEST(FrameLane, LateOrWrongBytesLeaveEverythingOnTheConnection) {
+  boost::asio::io_context io;
+  auto owned = std::make_unique<ToldLane>();
+  ToldLane& lane = *owned;
+  std::vector<std::string> said;
+  std::vector<LinkId> failed;
+  FrameLane frames(io, std::move(owned), 20'000,
+                   {.say = [&](LinkId, std::string_view bytes) { said.emplace_back(bytes); },
+                    .go_on = [](LinkId) {},
+                    .fail = [&](LinkId link, const Error&) { failed.push_back(link); }});
+  const auto joined = [&](LinkId link, const std::string& peer) {
+    const size_t before = said.size();
+    frames.offer(link, peer);
+    if (said.size() == before) return false;
+    EXPECT_TRUE(frames.take(link, std::string(said.back())));
+    return frames.is_joined(link);
+  };
+  const std::string bytes(FrameLane::kLaneBytes, 'b');
+  ASSERT_TRUE(joined(1, "late"));
+  frames.send(1, 7, bytes, 0);
+  ASSERT_TRUE(frames.take(1, said.back())->waits);
+  io.run_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(failed, std::vector<LinkId>{1});
+  frames.leave(1);
+  EXPECT_FALSE(joined(2, "late"));
+
+  ASSERT_TRUE(joined(3, "wrong"));
+  frames.send(3, 7, bytes, 0);
+  LaneEvent& other = lane.brings.emplace_back();
+  other.link = 3;
+  other.bytes.data = std::make_unique<uint8_t[]>(bytes.size());
+  other.bytes.size = bytes.size();
+  io.restart();
+  io.run_for(std::chrono::milliseconds(5));
+  const auto taken = frames.take(3, said.back());
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, ErrorCode::kCorrupt);
+  frames.leave(3);
+  EXPECT_FALSE(joined(4, "another"));
 }
 
 }  // namespace

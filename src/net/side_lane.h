@@ -2,13 +2,14 @@
 //
 // Bytes go between processes of one machine by shared memory, between machines by RDMA; UCX_TLS names other transports (UCX's own
 // variables are UCX's to read). A lane carries no order and proves nobody: keys and addresses are told over a link that does both
-// (frame_lane.h), and what comes without a key that was given out is dropped. Promise: a peer that dies, hangs or leaves breaks
-// its own link's part, as an event, and nothing else; the memory of bytes stays until the other side has them or is given up.
-// Threads: one at a time. The library is loaded by open(), so a program that needs no lane never sees it.
+// (frame_lane.h), and what comes without a key that was given out is dropped. Promise: a peer that dies or leaves breaks its
+// own link's part, as an event, and nothing else (that one hangs is for who waits to find); the memory of bytes stays until the
+// other side has them or is given up. Threads: one at a time. The library is loaded by open(), so a program that needs no lane
+// never sees it.
 //
 //   DI_TRY(auto lane, SideLane::open(64 << 20));
 //   lane->expect(link, key);                   // ours, told to the peer with address()
-//   DI_TRY_OK(lane->join(link, their_address, their_key));
+//   DI_CHECK_OK(lane->join(link, their_address, their_key));
 //   lane->send(link, 1, std::move(bytes), 0);
 //   while (lane->turn(events)) {}              // then wait until handle() can be read
 #pragma once

@@ -129,7 +129,7 @@ class UcxLane final : public SideLane {
 
   Status good(ucs_status_t status, const char* what) const {
     if (status == UCS_OK) return {};
-    return Error{ErrorCode::kUnsupported, fmt::format("UCX gives no {}: {}", what, ucx_.ucs_status_string(status))};
+    return Error{ErrorCode::kUnsupported, fmt::format("UCX, {}: {}", what, ucx_.ucs_status_string(status))};
   }
 
   static ucp_request_param_t completion(void* of) {
@@ -147,9 +147,10 @@ class UcxLane final : public SideLane {
     if (!out) return false;
     ucx_.ucp_config_print(config, out, nullptr, UCS_CONFIG_PRINT_CONFIG);
     ::fclose(out);
-    const bool found = std::string_view(text, size).find("UCX_TLS=all\n") == std::string_view::npos;
+    const std::string_view all(text, size);
+    const bool named = all.find("UCX_TLS=") != std::string_view::npos && all.find("UCX_TLS=all\n") == std::string_view::npos;
     ::free(text);
-    return found;
+    return named;
   }
 
   Status open_context() {

@@ -5,13 +5,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <iterator>
 #include <type_traits>
 
 namespace deepinfer {
 namespace {
 
-// What it warns of, peers that die above all, is told by who uses it. It would write to the program's output.
+// What it warns of, peers that die above all, is told by who uses it. It would write to the program's output, which is for
+// whoever asks for it (UCX_LOG_LEVEL).
 ucs_log_func_rc_t say_nothing(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
                               const char*, va_list) {
   return level <= UCS_LOG_LEVEL_WARN ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
@@ -19,7 +21,7 @@ ucs_log_func_rc_t say_nothing(const char*, unsigned, const char*, ucs_log_level_
 
 Result<UcxLibrary> load() {
   // Its constructor wants these signals for a report of its own.
-  constexpr int kSignals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+  constexpr int kSignals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP};
   struct sigaction before[std::size(kSignals)];
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], nullptr, &before[i]);
   void* const handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -35,7 +37,7 @@ Result<UcxLibrary> load() {
   DEEPINFER_UCX_FUNCTIONS(DEEPINFER_UCX_FIND)
 #undef DEEPINFER_UCX_FIND
   if (missing) return unsupported(fmt::format("this UCX has no {}", missing));
-  out.ucs_log_push_handler(say_nothing);
+  if (!::getenv("UCX_LOG_LEVEL")) out.ucs_log_push_handler(say_nothing);
   return out;
 }
 
