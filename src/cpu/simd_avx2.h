@@ -17,9 +17,9 @@ struct V16 {
 // Accumulators of a tile: rows x columns (x 2 registers) leave room for the operands among 16 registers.
 constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1;
 constexpr int kChains = 5;  // V16 sums that hide the latency of a multiply-add and fit the registers
-// Products with weights: rows that share weights as they are decoded, their panels and sums at once; rows and panels of a
-// tile of many rows (12 registers of sums, two of weights, an input).
-constexpr int kFewRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
+// Products with weights: rows that share weights as they are decoded, those of e4m3 that pass twice (none), their panels and sums
+// at once; rows and panels of a tile of many rows (12 registers of sums, two of weights, an input).
+constexpr int kFewRows = 6, kPassedRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline V16 zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
