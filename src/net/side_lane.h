@@ -57,7 +57,7 @@ class SideLane {
   virtual bool turn(std::vector<LaneEvent>& events) = 0;
 };
 
-// The library's version, or why there is none.
+// The library's version, or why no lane can be opened.
 Result<std::string> side_lane_version();
 
 }  // namespace deepinfer

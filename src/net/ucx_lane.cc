@@ -255,6 +255,7 @@ Result<std::unique_ptr<SideLane>> SideLane::open(size_t max_bytes) {
 
 Result<std::string> side_lane_version() {
   DI_TRY(const UcxLibrary* const ucx, ucx_library());
+  DI_TRY(const auto lane, SideLane::open(1));  // a library alone is no lane: shared memory may be too small for one
   return std::string(ucx->ucp_get_version_string());
 }
 
