@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdlib>
 #include <iterator>
 #include <type_traits>
 
@@ -14,9 +13,10 @@ namespace {
 
 // What it warns of, peers that die above all, is told by who uses it. It would write to the program's output, which is for
 // whoever asks for it (UCX_LOG_LEVEL).
-ucs_log_func_rc_t say_nothing(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
+ucs_log_func_rc_t say_nothing(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t* wanted,
                               const char*, va_list) {
-  return level <= UCS_LOG_LEVEL_WARN ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+  const bool asked = wanted && wanted->log_level > UCS_LOG_LEVEL_WARN;
+  return level <= UCS_LOG_LEVEL_WARN && !asked ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
 Result<UcxLibrary> load() {
@@ -37,7 +37,7 @@ Result<UcxLibrary> load() {
   DEEPINFER_UCX_FUNCTIONS(DEEPINFER_UCX_FIND)
 #undef DEEPINFER_UCX_FIND
   if (missing) return unsupported(fmt::format("this UCX has no {}", missing));
-  if (!::getenv("UCX_LOG_LEVEL")) out.ucs_log_push_handler(say_nothing);
+  out.ucs_log_push_handler(say_nothing);
   return out;
 }
 
