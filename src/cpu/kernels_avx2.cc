@@ -12,7 +12,6 @@ bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_suppor
 
 }  // namespace
 
-const Kernels kAvx2Kernels = {"avx2",        "AVX2, FMA and F16C", supported,     matmul,        pack_panel, digitise, dots,
-                              multiply_adds, multiply_digits,      attend_scores, attend_values, score,      q8_row,   q4e4_row};
+const Kernels kAvx2Kernels = tuned_kernels("avx2", "AVX2, FMA and F16C", supported);
 
 }  // namespace deepinfer::cpu

@@ -8,26 +8,10 @@
 namespace deepinfer::cpu {
 namespace {
 
-bool supported() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
-}
+bool supported() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {"avx512vnni",
-                                    "AVX-512 F, BW, DQ, VL and VNNI",
-                                    supported,
-                                    matmul,
-                                    pack_panel,
-                                    digitise,
-                                    dots,
-                                    multiply_adds,
-                                    multiply_digits,
-                                    attend_scores,
-                                    attend_values,
-                                    score,
-                                    q8_row,
-                                    q4e4_row};
+const Kernels kAvx512VnniKernels = tuned_kernels("avx512vnni", "AVX-512 F, BW, DQ, VL and VNNI", supported);
 
 }  // namespace deepinfer::cpu

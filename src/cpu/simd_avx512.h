@@ -14,6 +14,11 @@ struct V16 {
   __m512 v;
 };
 
+inline bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c");
+}
+
 constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2;
 constexpr int kChains = 10;
 // Products with weights: rows that share weights as they are decoded, those of e4m3 that pass twice (9 rows 1.10 times, 12 rows

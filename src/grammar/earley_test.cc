@@ -4,21 +4,16 @@
 
 #include "grammar/automaton.h"
 #include "grammar/ebnf.h"
+#include "grammar/test_vocabulary.h"
 
 namespace deepinfer {
 namespace {
-
-std::shared_ptr<const Vocabulary> bytes() {
-  std::vector<std::string> tokens;
-  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return Vocabulary::create(tokens);
-}
 
 Automaton automaton(std::string_view ebnf) {
   Lexer lexer;
   auto rules = parse_ebnf(lexer.arena(), ebnf);
   EXPECT_TRUE(rules) << (rules ? "" : rules.error().message);
-  return Automaton(bytes(), lexer, *std::move(rules));
+  return Automaton(byte_vocabulary(), lexer, *std::move(rules));
 }
 
 std::string repeated(std::string_view text, int times) {

@@ -3,15 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "grammar/constraint.h"
+#include "grammar/test_vocabulary.h"
 
 namespace deepinfer {
 namespace {
-
-std::shared_ptr<const Vocabulary> byte_vocabulary() {
-  std::vector<std::string> tokens;
-  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return Vocabulary::create(tokens);
-}
 
 TEST(Ebnf, RecursionRepetitionAndErrors) {
   constexpr std::string_view kArithmetic = R"EBNF(

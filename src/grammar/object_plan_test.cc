@@ -9,15 +9,10 @@
 
 #include "grammar/constraint.h"
 #include "grammar/schema_compile.h"
+#include "grammar/test_vocabulary.h"
 
 namespace deepinfer {
 namespace {
-
-std::shared_ptr<const Vocabulary> byte_vocabulary() {
-  std::vector<std::string> tokens;
-  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return Vocabulary::create(tokens);
-}
 
 // Three keys, each absent, 1, "x" or null.
 using Object = std::array<int, 3>;
