@@ -33,7 +33,7 @@ struct BenchSettings {
   BenchSettings() { host.spec = "off"; }
   HostSettings host;
   bool json = false;
-  std::string tokenizer, data, trace;
+  std::string tokenizer, data, trace, only;
   bool list = false;
   int32_t tokens = 128;
   int32_t repeats = 0;
@@ -71,6 +71,7 @@ struct BenchSettings {
            .value = "N",
            .min = 0,
            .max = 6});
+    visit({.name = "only", .target = &only, .help = "bench ops: rows whose names have this in them", .value = "TEXT"});
     visit({.name = "schema", .target = &schema, .help = "bench decode: also answers that are held to a JSON Schema, in turns"});
     visit({.name = "spec-sweep",
            .target = &spec_sweep,
@@ -113,8 +114,11 @@ class BenchCommand final : public Command {
     } else if (kind == "recipe") {
       DI_CHECK_OK(bench_recipe({.tokenizer = settings_.tokenizer}, report));
     } else if (kind == "ops") {
-      DI_CHECK_OK(bench_ops(
-          {.device = settings_.host.device, .threads = settings_.host.threads, .repeats = settings_.repeats_or(3)}, report));
+      DI_CHECK_OK(bench_ops({.device = settings_.host.device,
+                             .threads = settings_.host.threads,
+                             .repeats = settings_.repeats_or(3),
+                             .only = settings_.only},
+                            report));
     } else if (kind == "grammar") {
       DI_CHECK_OK(bench_grammar({.tokenizer = settings_.tokenizer, .data = settings_.data, .list = settings_.list}, report));
     } else if (kind == "router") {

@@ -115,6 +115,21 @@ struct ScoreTile {
 };
 inline constexpr int kScoreBlock = 64;
 
+// Bodies of one row (ops/portable) in a set's own registers.
+struct RowKernels {
+  void (*sample)(const SampleParams&, int64_t row, float* scratch);
+  void (*quantize)(const QuantizeParams&, int64_t row);
+  void (*swiglu_quantize)(const SwigluQuantizeParams&, int64_t row);
+  void (*collapse_norm)(const CollapseNormParams&, int64_t row);
+  void (*rms_norm)(const RmsNormParams&, int64_t row);
+  void (*expand)(const ExpandParams&, int64_t row, int begin, int end);
+  void (*engram_gather)(const EngramGatherParams&, int64_t row);
+  void (*index_query)(const IndexQueryParams&, int64_t row);
+};
+extern const RowKernels kPortableRows;
+extern const RowKernels kAvx2Rows;
+extern const RowKernels kAvx512Rows;
+
 struct Kernels {
   const char* isa;
   const char* needs;
@@ -135,6 +150,7 @@ struct Kernels {
   // A packed row as FP32; width is a multiple of its scale block (32 and 16).
   void (*q8_row)(const uint8_t* codes, const uint8_t* scales, int width, float* out);
   void (*q4e4_row)(const uint8_t* packed, const uint8_t* scales, int width, float* out);
+  const RowKernels* rows;
 };
 
 extern const Kernels kPortableKernels;

@@ -96,6 +96,15 @@ void q4e4_row(const uint8_t* packed, const uint8_t* scales, int width, float* ou
 
 }  // namespace
 
+const RowKernels kPortableRows = {[](const SampleParams& p, int64_t row, float* scratch) { sample_row(p, row, scratch); },
+                                  quantize_row,
+                                  swiglu_quantize_row,
+                                  collapse_norm_row,
+                                  rms_norm_row,
+                                  expand_range,
+                                  engram_gather_row,
+                                  index_query_row};
+
 const Kernels kPortableKernels = {"portable",
                                   "x86-64-v3, as the whole program",
                                   [] { return true; },
@@ -109,6 +118,7 @@ const Kernels kPortableKernels = {"portable",
                                   attend_values,
                                   score,
                                   q8_row,
-                                  q4e4_row};
+                                  q4e4_row,
+                                  &kPortableRows};
 
 }  // namespace deepinfer::cpu

@@ -24,19 +24,19 @@ void run_gather_rows(Context& c, const GatherRowsParams& p) {
   each_row(c, p.rows, 0.05 * static_cast<double>(p.row_bytes), [&](int64_t r) { gather_range(p, r, 0, p.row_bytes); });
 }
 void run_rms_norm(Context& c, const RmsNormParams& p) {
-  each_row(c, p.rows, 0.4 * p.width, [&](int64_t r) { rms_norm_row(p, r); });
+  each_row(c, p.rows, 0.4 * p.width, [&](int64_t r) { c.kernels.rows->rms_norm(p, r); });
 }
 void run_collapse_norm(Context& c, const CollapseNormParams& p) {
-  each_row(c, p.rows, 1.0 * p.hidden, [&](int64_t r) { collapse_norm_row(p, r); });
+  each_row(c, p.rows, 1.0 * p.hidden, [&](int64_t r) { c.kernels.rows->collapse_norm(p, r); });
 }
 void run_expand(Context& c, const ExpandParams& p) {
-  each_piece(c, p.rows, p.hidden, 1.0, [&](int64_t r, int begin, int end) { expand_range(p, r, begin, end); });
+  each_piece(c, p.rows, p.hidden, 1.0, [&](int64_t r, int begin, int end) { c.kernels.rows->expand(p, r, begin, end); });
 }
 void run_tap(Context& c, const TapParams& p) {
   each_row(c, p.rows, 0.5 * p.hidden, [&](int64_t r) { tap_range(p, r, 0, p.hidden); });
 }
 void run_quantize(Context& c, const QuantizeParams& p) {
-  each_row(c, p.rows, 0.6 * p.width, [&](int64_t r) { quantize_row(p, r); });
+  each_row(c, p.rows, 0.6 * p.width, [&](int64_t r) { c.kernels.rows->quantize(p, r); });
 }
 void run_rope_table(Context& c, const RopeTableParams& p) {
   each_row(c, p.rows, 15.0 * p.half, [&](int64_t r) {
@@ -61,7 +61,7 @@ void run_write_entries(Context& c, const WriteEntriesParams& p) {
   each_row(c, p.rows, 3.0 * p.view.head_dim, [&](int64_t r) { write_entries_row(p, r); });
 }
 void run_index_query(Context& c, const IndexQueryParams& p) {
-  each_row(c, p.rows, 2.0 * p.heads * p.dim, [&](int64_t r) { index_query_row(p, r); });
+  each_row(c, p.rows, 2.0 * p.heads * p.dim, [&](int64_t r) { c.kernels.rows->index_query(p, r); });
 }
 void run_route(Context& c, const RouteParams& p) {
   each_row(c, p.rows, 3.0 * p.experts * p.top_k, [&](int64_t r) { route_row(p, r); });
@@ -71,7 +71,7 @@ void run_expert_home(Context& c, const ExpertHomeParams& p) {
   each_row(c, p.rows, 1.0 * p.top_k, [&](int64_t r) { expert_home_row(p, r); });
 }
 void run_swiglu_quantize(Context& c, const SwigluQuantizeParams& p) {
-  each_row(c, p.rows, 3.0 * p.width, [&](int64_t r) { swiglu_quantize_row(p, r); });
+  each_row(c, p.rows, 3.0 * p.width, [&](int64_t r) { c.kernels.rows->swiglu_quantize(p, r); });
 }
 void run_combine(Context& c, const CombineParams& p) {
   each_piece(c, p.rows, p.width, 0.2 * p.top_k, [&](int64_t r, int begin, int end) { combine_range(p, r, begin, end); });
@@ -81,7 +81,7 @@ void run_engram_hash(Context& c, const EngramHashParams& p) {
   each_row(c, p.rows, 10.0, [&](int64_t r) { engram_history_row(p, r); });
 }
 void run_engram_gather(Context& c, const EngramGatherParams& p) {
-  each_row(c, p.rows, (0.5 * p.dim + 100) * p.columns, [&](int64_t r) { engram_gather_row(p, r); });
+  each_row(c, p.rows, (0.5 * p.dim + 100) * p.columns, [&](int64_t r) { c.kernels.rows->engram_gather(p, r); });
 }
 void run_engram_mix(Context& c, const EngramMixParams& p) {
   each_row(c, p.rows, 1.5 * p.hidden * p.streams, [&](int64_t r) { engram_mix_row(p, r); });
@@ -108,7 +108,7 @@ void run_sample(Context& c, const SampleParams& p) {
       live(p.rows),
       [&](int64_t begin, int64_t end, int worker) {
         float* scratch = p.scratch + int64_t{worker} * sample_scratch(p);
-        for (int64_t r = begin; r < end; ++r) sample_row(p, r, scratch);
+        for (int64_t r = begin; r < end; ++r) c.kernels.rows->sample(p, r, scratch);
       },
       grain_for(0.5 * p.vocab));
 }

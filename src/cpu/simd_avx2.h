@@ -10,6 +10,8 @@
 namespace deepinfer::cpu {
 namespace {
 
+constexpr const RowKernels* kRows = &kAvx2Rows;
+
 struct V16 {
   __m256 low, high;
 };
@@ -155,6 +157,33 @@ inline Floats load_scales(const uint8_t* p) { return widen_e8m0(_mm_loadl_epi64(
 inline void add_block(Ints sums, float half_unit, Floats scales, float* y) {
   const __m256 t = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_set1_ps(half_unit));
   _mm256_storeu_ps(y, _mm256_fmadd_ps(t, scales, _mm256_loadu_ps(y)));
+}
+
+// ---- 64-bit lanes (tuned_rows.inc) ---------------------------------------------------------------------------------
+
+constexpr int kWideLanes = 4;
+struct Wide {
+  __m256i v;
+};
+inline Wide wide(uint64_t value) { return {_mm256_set1_epi64x(static_cast<int64_t>(value))}; }
+// first, first + 1, ...
+inline Wide wide_from(uint32_t first) {
+  return {_mm256_add_epi64(_mm256_set1_epi64x(first), _mm256_setr_epi64x(0, 1, 2, 3))};
+}
+inline Wide add(Wide a, Wide b) { return {_mm256_add_epi64(a.v, b.v)}; }
+// The whole products of lower halves.
+inline Wide multiply_low(Wide a, Wide b) { return {_mm256_mul_epu32(a.v, b.v)}; }
+inline Wide upper(Wide a) { return {_mm256_srli_epi64(a.v, 32)}; }
+inline Wide xor3(Wide a, Wide b, Wide c) { return {_mm256_xor_si256(_mm256_xor_si256(a.v, b.v), c.v)}; }
+inline Wide most32(Wide a, Wide b) { return {_mm256_max_epu32(a.v, b.v)}; }
+inline void store_lower(uint32_t* p, Wide a) {
+  const __m256i packed = _mm256_permutevar8x32_epi32(a.v, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+}
+inline uint32_t lower_top(Wide a) {
+  const __m128i four = _mm_max_epu32(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1));
+  const auto first = static_cast<uint32_t>(_mm_cvtsi128_si32(four)), second = static_cast<uint32_t>(_mm_extract_epi32(four, 2));
+  return first > second ? first : second;
 }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(v.low, v.high); }

@@ -10,6 +10,8 @@
 namespace deepinfer::cpu {
 namespace {
 
+constexpr const RowKernels* kRows = &kAvx512Rows;
+
 struct V16 {
   __m512 v;
 };
@@ -161,6 +163,28 @@ inline Floats load_scales(const uint8_t* p) { return load_e8m0x16(p); }
 inline void add_block(Ints sums, float half_unit, Floats scales, float* y) {
   store(y, fma(mul({_mm512_cvtepi32_ps(sums.v)}, broadcast(half_unit)), scales, load(y)));
 }
+
+// ---- 64-bit lanes (tuned_rows.inc) ---------------------------------------------------------------------------------
+
+constexpr int kWideLanes = 8;
+struct Wide {
+  __m512i v;
+};
+inline Wide wide(uint64_t value) { return {_mm512_set1_epi64(static_cast<int64_t>(value))}; }
+// first, first + 1, ...
+inline Wide wide_from(uint32_t first) {
+  return {_mm512_add_epi64(_mm512_set1_epi64(first), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7))};
+}
+inline Wide add(Wide a, Wide b) { return {_mm512_add_epi64(a.v, b.v)}; }
+// The whole products of lower halves.
+inline Wide multiply_low(Wide a, Wide b) { return {_mm512_mul_epu32(a.v, b.v)}; }
+inline Wide upper(Wide a) { return {_mm512_srli_epi64(a.v, 32)}; }
+inline Wide xor3(Wide a, Wide b, Wide c) { return {_mm512_ternarylogic_epi64(a.v, b.v, c.v, 0x96)}; }
+inline Wide most32(Wide a, Wide b) { return {_mm512_max_epu32(a.v, b.v)}; }
+inline void store_lower(uint32_t* p, Wide a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(a.v));
+}
+inline uint32_t lower_top(Wide a) { return _mm512_mask_reduce_max_epu32(0x5555, a.v); }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(_mm512_castps512_ps256(v.v), _mm512_extractf32x8_ps(v.v, 1)); }
 

@@ -75,11 +75,18 @@ struct Limits {
   double bandwidth, multiply, multiply_fp4;  // bytes and FLOPs a second
 };
 
+std::string row_name(const Device& device, const BenchShape& shape, int32_t rows) {
+  return fmt::format("ops/{}/{}/{}x{}/{}", device.isa(), shape.name, shape.n, shape.k, rows);
+}
+
 Status measure_shape(Device& device, const BenchShape& shape, const Limits& limits, const BenchOpsOptions& options,
                      FigureReport& report) {
+  std::vector<int32_t> wanted = options.rows;
+  std::erase_if(wanted, [&](int32_t rows) { return row_name(device, shape, rows).find(options.only) == std::string::npos; });
+  if (wanted.empty()) return {};
   DI_TRY(const WeightSet set, WeightSet::make(device, shape, options.weight_bytes));
   double one_row = 0;  // seconds per weight
-  for (const int32_t rows : options.rows) {
+  for (const int32_t rows : wanted) {
     // Many rows need no large set: the time is the multiply units'.
     const size_t all = set.matrices().size(), count = rows <= 8 ? all : std::min<size_t>(all, 8);
     const BenchInputs x = bench_inputs(rows, shape.k);
@@ -91,7 +98,7 @@ Status measure_shape(Device& device, const BenchShape& shape, const Limits& limi
     const double work = 2.0 * rows * shape.n * shape.k, bytes = static_cast<double>(stored_bytes(shape));
     const double ideal =
         std::max(bytes / limits.bandwidth, work / (shape.format == WeightFormat::kFp4 ? limits.multiply_fp4 : limits.multiply));
-    FigureRow row{.name = fmt::format("ops/{}/{}/{}x{}/{}", device.isa(), shape.name, shape.n, shape.k, rows)};
+    FigureRow row{.name = row_name(device, shape, rows)};
     const double amount = rows == 1 ? bytes : work;
     row.value = amount / best / 1e9;
     row.unit = rows == 1 ? "GB/s" : "GFLOP/s";

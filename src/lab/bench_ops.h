@@ -26,6 +26,7 @@ struct BenchOpsOptions {
   std::vector<int32_t> rows = {1, 6, 8, 64, 512};
   int64_t weight_bytes = int64_t{1} << 30;
   int32_t repeats = 3;  // the best counts
+  std::string only;     // rows whose names have this in them; empty = all
 };
 
 // Rows ops/ISA/FORMAT/NxK/ROWS in GB/s (one row) or GFLOP/s, with their limits; of 6 and 8 rows also the time by that of one.

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int32_t kExperts = 384, kTopK = 6, kRounds = 16;
 
+std::string place_of(const Device& device) { return device.name() == "cpu" ? device.isa() : device.name(); }
+
 // All that the rounds of one number of rows read and write.
 struct Routed {
   Buffer codes, scales, y, ints;
@@ -83,8 +85,7 @@ Status measure(Device& device, const BenchShape& shape, const std::vector<Matrix
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (i >= 2) best = std::min(best, took.count());
   }
-  const std::string place = device.name() == "cpu" ? device.isa() : device.name();
-  FigureRow row{.name = fmt::format("ops/{}/experts/{}x{}/{}", place, shape.n, shape.k, rows)};
+  FigureRow row{.name = fmt::format("ops/{}/experts/{}x{}/{}", place_of(device), shape.n, shape.k, rows)};
   const double bytes = static_cast<double>(routed.touched) * static_cast<double>(stored_bytes(shape));
   const double work = 2.0 * rounds * kTopK * rows * shape.n * shape.k;
   const double ideal = std::max(bytes / bandwidth, multiply > 0 ? work / multiply : 0);
@@ -101,7 +102,8 @@ Status measure(Device& device, const BenchShape& shape, const std::vector<Matrix
 Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply,
                          FigureReport& report) {
   for (const BenchShape& shape : kBenchShapes) {
-    if (shape.format != WeightFormat::kFp4) continue;
+    const std::string name = fmt::format("ops/{}/experts/{}x{}/", place_of(device), shape.n, shape.k);
+    if (shape.format != WeightFormat::kFp4 || name.find(options.only) == std::string::npos) continue;
     const int64_t codes = int64_t{shape.n} * shape.k / 2, each = stored_bytes(shape);
     std::vector<uint8_t> one(static_cast<size_t>(each), 127);
     for (int64_t i = 0; i < codes; ++i) one[static_cast<size_t>(i)] = static_cast<uint8_t>(i * 40503 % 251);

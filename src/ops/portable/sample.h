@@ -14,6 +14,7 @@
 namespace deepinfer {
 inline namespace DI_ISA_NS {
 
+inline constexpr int kDrawLanes = 64;  // of passes over a row: enough to hide the latency of a maximum
 inline constexpr float kNever = -3.40282347e38f;  // stands for "cannot be drawn" in the row's working copy
 
 // Floats of scratch of one row.
@@ -32,37 +33,52 @@ DI_BODY void apply_bias_and_penalties(const SampleParams& p, const SampleRow& s,
   }
 }
 
-// The row after bias, penalties and mask, kNever where nothing can be drawn. Written to scratch.
-DI_BODY void prepare_row(const SampleParams& p, int64_t row, float* z) {
-  const float* logits = p.logits + row * p.vocab;
+// Whether all of a row can be drawn as it is: no bias, no history, no mask, nothing that is not finite.
+DI_BODY bool is_plain(const SampleParams& p, int64_t row) {
   const SampleRow& s = p.settings[row];
-  if (s.bias_begin == s.bias_end && s.history_begin == s.history_end) {  // nearly every row: one pass
-    for (int i = 0; i < p.vocab; ++i) z[i] = is_finite32(logits[i]) ? logits[i] : kNever;
-  } else {
-    for (int i = 0; i < p.vocab; ++i) z[i] = logits[i];
-    apply_bias_and_penalties(p, s, z);
-    for (int i = 0; i < p.vocab; ++i) z[i] = is_finite32(z[i]) ? z[i] : kNever;
+  if (s.bias_begin != s.bias_end || s.history_begin != s.history_end || p.masks) return false;
+  const float* logits = p.logits + row * p.vocab;
+  uint32_t most[kDrawLanes] = {};
+  int32_t i = 0;
+  for (; i + kDrawLanes <= p.vocab; i += kDrawLanes) {
+    for (int l = 0; l < kDrawLanes; ++l) {
+      const uint32_t magnitude = float_bits(logits[i + l]) & 0x7FFFFFFFu;
+      most[l] = most[l] < magnitude ? magnitude : most[l];
+    }
   }
-  if (!p.masks) return;
+  for (; i < p.vocab; ++i) most[0] |= is_finite32(logits[i]) ? 0 : 0x7F800000u;
+  for (int l = 1; l < kDrawLanes; ++l) most[0] = most[0] < most[l] ? most[l] : most[0];
+  return most[0] < 0x7F800000u;
+}
+
+// The row after bias, penalties and mask, kNever where nothing can be drawn: the row itself, or written to scratch.
+DI_BODY const float* prepare_row(const SampleParams& p, int64_t row, float* z) {
+  const float* logits = p.logits + row * p.vocab;
+  if (is_plain(p, row)) return logits;
+  for (int i = 0; i < p.vocab; ++i) z[i] = logits[i];
+  apply_bias_and_penalties(p, p.settings[row], z);
+  for (int i = 0; i < p.vocab; ++i) z[i] = is_finite32(z[i]) ? z[i] : kNever;
+  if (!p.masks) return z;
   const uint32_t* mask = p.masks + row * p.mask_words;
   for (int i = 0; i < p.vocab; ++i) z[i] = mask[i >> 5] >> (i & 31) & 1 ? z[i] : kNever;
+  return z;
 }
 
 // First index of the largest value; the value kNever means none.
 DI_BODY int32_t argmax_row(const float* z, int32_t n) {
-  float top[kLanes];
-  for (int l = 0; l < kLanes; ++l) top[l] = kNever;
+  float top[kDrawLanes];
+  for (int l = 0; l < kDrawLanes; ++l) top[l] = kNever;
   int32_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) top[l] = max32(top[l], z[i + l]);
+  for (; i + kDrawLanes <= n; i += kDrawLanes) {
+    for (int l = 0; l < kDrawLanes; ++l) top[l] = max32(top[l], z[i + l]);
   }
   for (; i < n; ++i) top[0] = max32(top[0], z[i]);
-  for (int l = 1; l < kLanes; ++l) top[0] = max32(top[0], top[l]);
+  for (int l = 1; l < kDrawLanes; ++l) top[0] = max32(top[0], top[l]);
   if (top[0] <= kNever) return -1;
   // By blocks first: the compiler makes one comparison of each.
-  for (i = 0; i + kLanes <= n; i += kLanes) {
+  for (i = 0; i + kDrawLanes <= n; i += kDrawLanes) {
     int hits = 0;
-    for (int l = 0; l < kLanes; ++l) hits |= z[i + l] == top[0];
+    for (int l = 0; l < kDrawLanes; ++l) hits |= z[i + l] == top[0];
     if (hits != 0) break;
   }
   while (z[i] != top[0]) ++i;
@@ -127,46 +143,76 @@ DI_BODY Cut truncate(const SampleRow& s, const float* z, const float* e, int32_t
   return narrow.key > cut.key || narrow.ties < cut.ties ? narrow : cut;
 }
 
-inline constexpr int kDrawChunk = 64;  // tokens whose noise is made together, so that the loops vectorise
+inline constexpr int kDrawChunk = 64;  // tokens whose words are made together, so that the loops vectorise
 
-DI_BODY void chunk_noise(const DrawKey& key, int32_t begin, float* noise) {
-  constexpr int kBlocks = kDrawChunk / 4;
-  uint32_t words[4][kBlocks];
-  for (int b = 0; b < kBlocks; ++b) {
-    const PhiloxBlock block = draw_words(key, static_cast<uint32_t>(begin / 4 + b));
-    for (int i = 0; i < 4; ++i) words[i][b] = block.word[i];
+// The words of kDrawChunk tokens from token 4 * block up: words[i][b] is token 4 * (block + b) + i. Gives the largest. Sets of
+// CPU kernels have their own.
+struct SerialWords {
+  DI_BODY uint32_t operator()(const DrawKey& key, uint32_t block, uint32_t (*words)[kDrawChunk / 4]) const {
+    uint32_t most = 0;
+    for (uint32_t b = 0; b < kDrawChunk / 4; ++b) {
+      const PhiloxBlock made = draw_words(key, block + b);
+      for (int i = 0; i < 4; ++i) {
+        words[i][b] = made.word[i];
+        most = most < made.word[i] ? made.word[i] : most;
+      }
+    }
+    return most;
   }
-  float gumbels[4][kBlocks];
-  for (int i = 0; i < 4; ++i) {
-    for (int b = 0; b < kBlocks; ++b) gumbels[i][b] = gumbel_of(words[i][b]);
+};
+
+DI_BODY float chunk_top(const float* z, int32_t n) {
+  if (n < kDrawChunk) {
+    float top = z[0];
+    for (int32_t i = 1; i < n; ++i) top = max32(top, z[i]);
+    return top;
   }
-  for (int b = 0; b < kBlocks; ++b) {
-    for (int i = 0; i < 4; ++i) noise[4 * b + i] = gumbels[i][b];
+  float top[kLanes];
+  for (int l = 0; l < kLanes; ++l) top[l] = max32(max32(z[l], z[l + 16]), max32(z[l + 32], z[l + 48]));
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) top[l] = max32(top[l], top[l + half]);
   }
+  return top[0];
 }
 
-// A draw over the kept set; `first` is the row's argmax and always in it. `e` is read for min-p only.
-DI_BODY int32_t draw(const SampleRow& s, const float* z, const float* e, int32_t n, int32_t first, Cut cut) {
+// No smaller word gives a token of logit / T `largest` noise that reaches `best`: noise g needs 1 - u <= -log(u) <= e^-g. The
+// power is taken from FP32's bits, never too small, for 2^x <= 1 + x within a binade; the slack is what roundings can do.
+DI_BODY uint32_t least_word(float best, float largest) {
+  const float slack = 3e-5f + 4e-7f * (abs32(best) + abs32(largest));
+  const float gap = best - largest - slack;
+  if (!(gap > 0.0f)) return 0;
+  const float power = bits_float(static_cast<uint32_t>((127.0f - gap * 1.44269504f) * 8388608.0f));
+  const float least = 8388608.0f * (1.0f - power) - 2.0f;
+  return least > 0.0f ? static_cast<uint32_t>(least) << 9 : 0;
+}
+
+// A draw over the kept set; `first` is the row's argmax and always in it. `e` is read for min-p only. Logarithms are taken only
+// of words that can win, a few hundred of a row; words only of chunks that can.
+template <class Words = SerialWords>
+DI_BODY int32_t draw(const SampleRow& s, const float* z, const float* e, int32_t n, int32_t first, Cut cut, Words words_of = {}) {
   const DrawKey key = {s.seed, s.position, s.stream};
   int32_t token = first;
   float best = z[first] / s.temperature + gumbel(key, first);
   for (int32_t begin = 0; begin < n; begin += kDrawChunk) {
     const int32_t end = begin + kDrawChunk < n ? begin + kDrawChunk : n;
-    float top = z[begin];
-    for (int32_t i = begin + 1; i < end; ++i) top = max32(top, z[i]);
+    const float top = chunk_top(z + begin, end - begin);
     if (top <= kNever || (cut.key > 0 && ordered_bits(top) < cut.key)) continue;
-    float noise[kDrawChunk];
-    const bool can_win = top / s.temperature + kLargestGumbel >= best;
+    const float largest = top / s.temperature;
+    uint32_t words[4][kDrawChunk / 4], least = 0xFFFFFFFFu;
+    bool can_win = largest + kLargestGumbel >= best;
+    if (can_win) {
+      least = least_word(best, largest);
+      can_win = words_of(key, static_cast<uint32_t>(begin / 4), words) >= least;
+    }
     if (!can_win) {
-      for (int32_t i = begin; i < end; ++i) cut.ties -= ordered_bits(z[i]) == cut.key;
+      for (int32_t i = begin; cut.key > 0 && i < end; ++i) cut.ties -= ordered_bits(z[i]) == cut.key;
       continue;
     }
-    chunk_noise(key, begin, noise);
     for (int32_t i = begin; i < end; ++i) {
-      const uint32_t k = ordered_bits(z[i]);
-      if (z[i] <= kNever || k < cut.key || (k == cut.key && cut.ties-- <= 0)) continue;
+      const uint32_t k = ordered_bits(z[i]), word = words[i & 3][(i - begin) >> 2];
+      if (z[i] <= kNever || k < cut.key || (k == cut.key && cut.ties-- <= 0) || word < least) continue;
       if (s.min_p > 0.0f && e[i] < s.min_p) continue;
-      const float value = z[i] / s.temperature + noise[i - begin];
+      const float value = z[i] / s.temperature + gumbel_of(word);
       if (better(value, i, best, token)) {
         best = value;
         token = i;
@@ -260,22 +306,23 @@ DI_BODY int32_t draw_by_rejection(const SampleParams& p, const SampleRow& s, con
 }
 
 // scratch: sample_scratch() floats; behind the row itself lie relative probabilities.
-DI_BODY void sample_row(const SampleParams& p, int64_t row, float* scratch) {
+template <class Words = SerialWords>
+DI_BODY void sample_row(const SampleParams& p, int64_t row, float* scratch, Words words = {}) {
   const SampleRow& s = p.settings[row];
   SampleResult& result = p.results[row];
-  prepare_row(p, row, scratch);
-  const int32_t first = argmax_row(scratch, p.vocab);
+  const float* z = prepare_row(p, row, scratch);
+  const int32_t first = argmax_row(z, p.vocab);
   result.token = first;
   if (first >= 0 && s.temperature > 0.0f && has_draft(p, s)) {
-    result.token = draw_by_rejection(p, s, scratch, scratch + p.vocab, first);
+    result.token = draw_by_rejection(p, s, z, scratch + p.vocab, first);
   } else if (first >= 0 && s.temperature > 0.0f) {
     float* e = scratch + p.vocab;
-    if (s.top_p < 1.0f || s.min_p > 0.0f) relative_probabilities(s, scratch, e, p.vocab, scratch[first]);
+    if (s.top_p < 1.0f || s.min_p > 0.0f) relative_probabilities(s, z, e, p.vocab, z[first]);
     Cut cut = {0, 0};
-    if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, scratch, e, p.vocab);
-    result.token = draw(s, scratch, e, p.vocab, first, cut);
+    if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, p.vocab);
+    result.token = draw(s, z, e, p.vocab, first, cut, words);
   }
-  fill_logprobs(s, scratch, p.vocab, first >= 0 ? scratch[first] : 0.0f, result);
+  fill_logprobs(s, z, p.vocab, first >= 0 ? z[first] : 0.0f, result);
 }
 
 }  // namespace DI_ISA_NS
