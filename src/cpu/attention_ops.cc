@@ -147,7 +147,7 @@ void run_attention(Context& context, const AttentionParams& p) {
 
 void run_select(Context& context, const SelectParams& p) {
   const int64_t n = live(p.rows), query = int64_t{p.heads} * p.view.index_dim;
-  context.reserve_workers(query + kScoreBlock * (p.view.index_dim + p.heads));
+  context.reserve_workers(query + score_scratch(p.heads, p.view.index_dim));
   const auto score = [&](int64_t row, int64_t begin, int64_t end, float* scores, float* scratch) {
     load_query(p, row, scratch);
     context.kernels.score({&p, row, begin, end, scratch, scores, scratch + query});

@@ -124,12 +124,27 @@ TEST(Cpu, AttentionEqualsDefinition) {
 TEST(Cpu, SelectEqualsDefinition) {
   const auto devices = all_devices();
   Random random(5);
-  for (int trial = 0; trial < 24; ++trial) {
-    const int dim = 32 * random.between(1, 4), heads = random.between(1, 9),
+  for (int trial = 0; trial < 36; ++trial) {
+    const int dim = trial % 3 == 0 ? 32 * random.between(1, 4) : 128, heads = random.between(1, 9),
               rows = trial % 2 ? random.between(1, 3) : random.between(4, 20);
     const int ratio = 1 + trial % 2, pages = 4, entries = 64 / ratio * pages, top_k = random.between(1, 50);
-    const Cache cache = random_cache(random, 32, dim, ratio, 2, pages, 1);
-    const auto q = random.bf16(int64_t{rows} * heads * dim), w = random.bf16(int64_t{rows} * heads);
+    Cache cache = random_cache(random, 32, dim, ratio, 2, pages, 1);
+    auto q = random.bf16(int64_t{rows} * heads * dim);
+    const auto w = random.bf16(int64_t{rows} * heads);
+    if (trial % 3 != 0) {
+      // As index_query leaves them, with scales near enough for whole numbers or not: blocks of keys spread over `spread`
+      // binades.
+      const int spread = 1 + trial % 11;
+      for (size_t i = 0; i < q.size(); i += 32) {
+        const float scale = trial % 7 == 1 && random.below(9) == 0 ? 0.0f : std::exp2(static_cast<float>(random.below(4) - 3));
+        for (size_t j = i; j < i + 32; ++j) q[j] = to_bf16(e2m1_to_float(static_cast<uint8_t>(random.word() & 15)) * scale);
+      }
+      for (int page = 0; page < 2 * pages; ++page) {
+        uint8_t* scales = cache.pages.data() + page * cache.view.page_bytes + cache.view.section.index_scales;
+        for (int i = 0; i < cache.view.section.entries * dim / 32; ++i)
+          scales[i] = static_cast<uint8_t>(120 + random.below(spread));
+      }
+    }
     std::vector<int32_t> slots, positions;
     for (int r = 0; r < rows; ++r) {
       slots.push_back(random.below(2));

@@ -111,9 +111,13 @@ struct ScoreTile {
   int64_t begin, end;
   const float* q;  // [heads, index_dim]
   float* scores;   // of entry `begin`
-  float* scratch;  // kScoreBlock * (index_dim + heads)
+  float* scratch;  // score_scratch()
 };
 inline constexpr int kScoreBlock = 64;
+// Decoded keys, dot products of a block, queries as digits.
+[[gnu::always_inline]] constexpr int64_t score_scratch(int64_t heads, int64_t dim) {
+  return kScoreBlock * (dim + heads) + blocks_of(dim) * heads * static_cast<int64_t>(sizeof(Digits) / sizeof(float));
+}
 
 // Bodies of one row (ops/portable) in a set's own registers.
 struct RowKernels {

@@ -113,7 +113,7 @@ inline V16 load_e8m0x16(const uint8_t* p) {
 // ---- products of whole numbers (tuned_fp4.inc) -----------------------------------------------------------------------
 
 // Outputs of a register of 32-bit numbers, panels whose weights stay in registers while rows pass, rows at once.
-constexpr int kIntLanes = 8, kFp4Panels = 1, kFp4Rows = 1;
+constexpr int kIntLanes = 8, kFp4Panels = 1, kFp4Rows = 1, kScoreHeads = 1;
 using Ints = __m256i;
 using Floats = __m256;
 
@@ -122,11 +122,33 @@ inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 inline Ints shift_left_8(Ints a) { return _mm256_slli_epi32(a, 8); }
 
 // Words of eight columns as bytes 2 * e2m1 + 12: columns 0, 2, 4, 6, then 1, 3, 5, 7.
-inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
+inline void e2m1_bytes(Ints words, Ints* out) {
   const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-  const __m256i mask = _mm256_set1_epi8(15), words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i mask = _mm256_set1_epi8(15);
   out[0] = _mm256_shuffle_epi8(table, _mm256_and_si256(words, mask));
   out[1] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(words, 4), mask));
+}
+inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
+  e2m1_bytes(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), out);
+}
+
+// As many words of each of kIntLanes keys, from word `at` on, transposed: a lane is a key.
+template <class Key>
+inline void load_words(const Key* keys, int at, Ints* out) {
+  __m256i a[8], b[8];
+  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys[i].codes + 4 * at));
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm256_unpacklo_epi64(b[i], b[i + 2]), a[i + 1] = _mm256_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm256_unpacklo_epi64(b[i + 1], b[i + 3]), a[i + 3] = _mm256_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  for (int j = 0; j < 4; ++j) {
+    out[j] = _mm256_permute2x128_si256(a[j], a[4 + j], 0x20);
+    out[4 + j] = _mm256_permute2x128_si256(a[j], a[4 + j], 0x31);
+  }
 }
 
 inline Ints four_digits(const int8_t* p) {
@@ -167,9 +189,7 @@ struct Wide {
 };
 inline Wide wide(uint64_t value) { return {_mm256_set1_epi64x(static_cast<int64_t>(value))}; }
 // first, first + 1, ...
-inline Wide wide_from(uint32_t first) {
-  return {_mm256_add_epi64(_mm256_set1_epi64x(first), _mm256_setr_epi64x(0, 1, 2, 3))};
-}
+inline Wide wide_from(uint32_t first) { return {_mm256_add_epi64(_mm256_set1_epi64x(first), _mm256_setr_epi64x(0, 1, 2, 3))}; }
 inline Wide add(Wide a, Wide b) { return {_mm256_add_epi64(a.v, b.v)}; }
 // The whole products of lower halves.
 inline Wide multiply_low(Wide a, Wide b) { return {_mm256_mul_epu32(a.v, b.v)}; }

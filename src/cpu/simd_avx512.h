@@ -96,9 +96,9 @@ inline V16 load_e8m0x16(const uint8_t* p) {
 // Outputs of a register of 32-bit numbers, panels whose weights stay in registers while rows pass, rows at once: 12 sums hide
 // the latency of vpdpbusd (six rows of one row's four sums each take 32 ns, two times twelve sums 28.7).
 #ifdef __AVX512VNNI__
-constexpr int kFp4Rows = 3;
+constexpr int kFp4Rows = 3, kScoreHeads = 4;
 #else
-constexpr int kFp4Rows = 1;
+constexpr int kFp4Rows = 1, kScoreHeads = 1;
 #endif
 constexpr int kIntLanes = 16, kFp4Panels = 2;
 struct Ints {
@@ -111,11 +111,38 @@ inline Ints add(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline Ints shift_left_8(Ints a) { return {_mm512_slli_epi32(a.v, 8)}; }
 
 // As in simd_avx2.h.
-inline void load_e2m1_bytes(const uint8_t* p, Ints* out) {
+inline void e2m1_bytes(Ints words, Ints* out) {
   const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-  const __m512i mask = _mm512_set1_epi8(15), words = _mm512_loadu_si512(p);
-  out[0] = {_mm512_shuffle_epi8(table, _mm512_and_si512(words, mask))};
-  out[1] = {_mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(words, 4), mask))};
+  const __m512i mask = _mm512_set1_epi8(15);
+  out[0] = {_mm512_shuffle_epi8(table, _mm512_and_si512(words.v, mask))};
+  out[1] = {_mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(words.v, 4), mask))};
+}
+inline void load_e2m1_bytes(const uint8_t* p, Ints* out) { e2m1_bytes({_mm512_loadu_si512(p)}, out); }
+
+// As in simd_avx2.h.
+template <class Key>
+inline void load_words(const Key* keys, int at, Ints* out) {
+  __m512i a[16], b[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(keys[i].codes + 4 * at);
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]), a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]), a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  // a[4 r + j]: of rows 4 r .. 4 r + 3 the words j, 4 + j, 8 + j, 12 + j in quarters.
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), high = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xDD);
+    const __m512i low2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88), high2 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xDD);
+    out[j] = {_mm512_shuffle_i32x4(low, low2, 0x88)}, out[8 + j] = {_mm512_shuffle_i32x4(low, low2, 0xDD)};
+    out[4 + j] = {_mm512_shuffle_i32x4(high, high2, 0x88)}, out[12 + j] = {_mm512_shuffle_i32x4(high, high2, 0xDD)};
+  }
 }
 
 inline Ints four_digits(const int8_t* p) {
@@ -181,9 +208,7 @@ inline Wide multiply_low(Wide a, Wide b) { return {_mm512_mul_epu32(a.v, b.v)}; 
 inline Wide upper(Wide a) { return {_mm512_srli_epi64(a.v, 32)}; }
 inline Wide xor3(Wide a, Wide b, Wide c) { return {_mm512_ternarylogic_epi64(a.v, b.v, c.v, 0x96)}; }
 inline Wide most32(Wide a, Wide b) { return {_mm512_max_epu32(a.v, b.v)}; }
-inline void store_lower(uint32_t* p, Wide a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(a.v));
-}
+inline void store_lower(uint32_t* p, Wide a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(a.v)); }
 inline uint32_t lower_top(Wide a) { return _mm512_mask_reduce_max_epu32(0x5555, a.v); }
 
 inline __m256 add_halves(V16 v) { return _mm256_add_ps(_mm512_castps512_ps256(v.v), _mm512_extractf32x8_ps(v.v, 1)); }

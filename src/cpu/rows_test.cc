@@ -1,0 +1,78 @@
+// Bodies of rows in each set's registers against the portable ones: bit for bit.
+#include <cmath>
+#include <vector>
+
+#include "cpu/test_values.h"
+
+namespace deepinfer {
+namespace {
+
+// Values with every kind of edge: zeros, infinities, NaN, numbers below and above what e4m3 holds.
+std::vector<Bf16> edges(Random& random, int64_t n) {
+  std::vector<Bf16> out = random.bf16(n);
+  const uint16_t odd[] = {0x0000, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 0x0001, 0x43E0, 0x43E8, 0x7F7F, 0x3C00, 0x3B80};
+  for (int64_t i = 0; i < n; i += 1 + random.below(40)) out[static_cast<size_t>(i)] = {odd[random.below(11)]};
+  return out;
+}
+
+TEST(CpuRows, QuantiseAsThePortableBody) {
+  Random random(11);
+  constexpr int kRows = 40, kWidth = 96;
+  const auto x = edges(random, kRows * kWidth), up = edges(random, kRows * kWidth);
+  const int32_t count = kRows;
+  std::vector<uint8_t> want[2] = {std::vector<uint8_t>(x.size()), std::vector<uint8_t>(x.size())},
+                       want_scales[2] = {want[0], want[0]};
+  QuantizeParams plain = {{&count, kRows}, x.data(), want[0].data(), want_scales[0].data(), kWidth};
+  SwigluQuantizeParams gated = {{&count, kRows},       x.data(), up.data(), nullptr, nullptr, nullptr, 0, want[1].data(),
+                                want_scales[1].data(), kWidth,   7.0f};
+  for (int r = 0; r < kRows; ++r) quantize_row(plain, r), swiglu_quantize_row(gated, r);
+  for (const auto& device : all_devices()) {
+    std::vector<uint8_t> got[2] = {std::vector<uint8_t>(x.size()), std::vector<uint8_t>(x.size())}, scales[2] = {got[0], got[0]};
+    plain.codes = got[0].data(), plain.scales = scales[0].data();
+    gated.codes = got[1].data(), gated.scales = scales[1].data();
+    device->ops().quantize(plain);
+    device->ops().swiglu_quantize(gated);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(same_bits(got[i], want[i])) << describe(*device) << " " << i;
+      EXPECT_TRUE(same_bits(scales[i], want_scales[i])) << describe(*device) << " " << i;
+    }
+  }
+}
+
+// The noise of every token, taken plainly.
+int32_t plain_draw(const std::vector<float>& logits, const SampleRow& s) {
+  int32_t token = -1;
+  float best = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(logits.size()); ++i) {
+    const float value = logits[static_cast<size_t>(i)] / s.temperature + gumbel({s.seed, s.position, s.stream}, i);
+    if (token < 0 || value > best) token = i, best = value;
+  }
+  return token;
+}
+
+TEST(CpuRows, DrawsLeaveOutOnlyWhatCannotWin) {
+  Random random(12);
+  const auto devices = all_devices();
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<float> logits(static_cast<size_t>(1 + random.below(700)));
+    const float wide = std::exp2(static_cast<float>(random.below(12) - 6));
+    for (float& z : logits) z = random.value() * wide;
+    SampleRow s = {};
+    s.seed = random.word(), s.position = int64_t{random.word()} << trial % 20, s.stream = static_cast<uint32_t>(trial % 2);
+    s.temperature = 0.05f + uniform_of(random.word()) * 2, s.top_p = 1, s.repetition_penalty = 1, s.num_logprobs = -1;
+    const int32_t want = plain_draw(logits, s), count = 1;
+    for (const auto& device : devices) {
+      if (device->parallelism() > 1) continue;
+      std::vector<float> scratch(2 * logits.size());
+      SampleResult result = {};
+      SampleParams p = {};
+      p.rows = {&count, 1}, p.logits = logits.data(), p.settings = &s, p.scratch = scratch.data(), p.scratch_rows = 1;
+      p.results = &result, p.vocab = static_cast<int32_t>(logits.size());
+      device->ops().sample(p);
+      EXPECT_EQ(result.token, want) << describe(*device) << " " << trial;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepinfer
