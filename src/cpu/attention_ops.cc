@@ -16,10 +16,36 @@ int64_t most_slots(const AttentionParams& p, int64_t rows) {
   return most + (p.selected ? p.top_k : 0);
 }
 
-void load_packed(const Kernels& kernels, const AttentionParams& p, int64_t row, int64_t slot, float* out) {
-  const PackedRow from = packed_row(p, row, slot);
-  (from.main ? kernels.q4e4_row : kernels.q8_row)(from.codes, from.scales, p.head_dim, out);
-}
+// The rows of a query's slots [begin, end) as FP32, one after another. Selected entries lie all over the cache, where the
+// processor finds no pattern, so each is asked for some rows before it is unpacked.
+class SlotRows {
+ public:
+  SlotRows(const Kernels& kernels, const AttentionParams& p, int64_t row, int64_t begin, int64_t end)
+      : kernels_(kernels), p_(p), row_(row), next_(begin), asked_(begin), end_(end) {
+    for (int64_t i = 0; i < kAhead; ++i) ask();
+  }
+  void load(float* out) {
+    const PackedRow& from = rows_[next_++ % kAhead];
+    (from.main ? kernels_.q4e4_row : kernels_.q8_row)(from.codes, from.scales, p_.head_dim, out);
+    ask();
+  }
+
+ private:
+  static constexpr int64_t kAhead = 8, kLine = 64;
+  void ask() {
+    if (asked_ == end_) return;
+    const PackedRow& row = rows_[asked_ % kAhead] = packed_row(p_, row_, asked_);
+    ++asked_;
+    const int64_t bytes = row.main ? p_.head_dim / 2 : p_.head_dim;
+    for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row.codes + at);
+    __builtin_prefetch(row.scales);
+  }
+
+  const Kernels& kernels_;
+  const AttentionParams& p_;
+  int64_t row_, next_, asked_, end_;
+  PackedRow rows_[kAhead];
+};
 
 // scores -> p in place and the factor of each query; `sink` may be null (vision).
 void softmax_rows(float* scores, int64_t queries, int64_t stride, int64_t window, int64_t slots, const float* sink,
@@ -51,9 +77,10 @@ void attend_split(Context& context, const AttentionParams& p, int64_t row) {
       slots,
       [&](int64_t begin, int64_t end, int) {
         constexpr int64_t kBlockSlots = 8;
+        SlotRows rows(context.kernels, p, row, begin, end);
         for (int64_t j = begin; j < end; j += kBlockSlots) {
           const int64_t count = std::min(kBlockSlots, end - j);
-          for (int64_t i = j; i < j + count; ++i) load_packed(context.kernels, p, row, i, kv + i * width);
+          for (int64_t i = j; i < j + count; ++i) rows.load(kv + i * width);
           context.kernels.attend_scores({.q = room.q,
                                          .queries = heads,
                                          .k = kv + j * width,
@@ -137,7 +164,8 @@ void run_attention(Context& context, const AttentionParams& p) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t slots = num_slots(p, row);
       const AttendRoom room(context.worker(worker), heads, width, slots);
-      for (int64_t j = 0; j < slots; ++j) load_packed(context.kernels, p, row, j, kv + j * width);
+      SlotRows rows(context.kernels, p, row, 0, slots);
+      for (int64_t j = 0; j < slots; ++j) rows.load(kv + j * width);
       load_bf16(p.q + row * heads * width, static_cast<int>(heads * width), room.q);
       attend_whole(context.kernels, {kv, kv, window_slots(p, row), slots, p.head_dim, p.sink}, room, heads,
                    p.o + row * heads * width, width);

@@ -62,17 +62,15 @@ inline V16 load_e4m3x16(const uint8_t* p) {
   return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<int16_t>(0xBF80))))};
 }
 
-// As in simd_avx2.h.
+// As in simd_avx2.h: low and high nibbles of 16 bytes are numbers of a table, then put in turns.
 inline void load_e2m1x32(const uint8_t* p, V16& first, V16& second) {
-  const __m128i table =
-      _mm_setr_epi8(0x00, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46, static_cast<char>(0x80), static_cast<char>(0xB8),
-                    static_cast<char>(0xBC), static_cast<char>(0xBE), static_cast<char>(0xC0), static_cast<char>(0xC2),
-                    static_cast<char>(0xC4), static_cast<char>(0xC6));
-  const __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i nibbles = _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi16(bytes, 4)), _mm256_set1_epi16(0x0F0F));
-  const __m256i upper = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles);
-  first.v = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(upper)), 8));
-  second.v = _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(upper, 1)), 8));
+  const __m512 table =
+      _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512 low = _mm512_permutexvar_ps(bytes, table), high = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), table);
+  const __m512i turns = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  first.v = _mm512_permutex2var_ps(low, turns, high);
+  second.v = _mm512_permutex2var_ps(low, _mm512_add_epi32(turns, _mm512_set1_epi32(8)), high);
 }
 
 // Eight columns of 16 outputs in 64 bytes: a word per output, a nibble per column. One permutation of a register turns the
