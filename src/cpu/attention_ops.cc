@@ -48,12 +48,10 @@ class SlotRows {
 };
 
 // scores -> p in place and the factor of each query; `sink` may be null (vision).
-void softmax_rows(float* scores, int64_t queries, int64_t stride, int64_t window, int64_t slots, const float* sink,
-                  float* factors) {
-  for (int64_t q = 0; q < queries; ++q) {
-    float* row = scores + q * stride;
-    factors[q] = slots == 0 ? 0.0f : sink ? softmax_with_sink(row, window, slots, sink[q]) : softmax(row, slots);
-  }
+void softmax_rows(const Kernels& kernels, float* scores, int64_t queries, int64_t stride, int64_t window, int64_t slots,
+                  const float* sink, float* factors) {
+  for (int64_t q = 0; q < queries; ++q)
+    factors[q] = slots == 0 ? 0.0f : kernels.rows->softmax(scores + q * stride, window, slots, sink ? sink + q : nullptr);
 }
 
 // A query of `heads` heads over `slots` rows, and its room: FP32 queries, scores, factors, sums.
@@ -66,6 +64,26 @@ struct AttendRoom {
   float *q, *scores, *factors, *sums;
 };
 
+// Slots [begin, end) of a row: unpacked to kv and scored, some at a time, while they are in a near cache.
+void load_and_score(const Kernels& kernels, const AttentionParams& p, int64_t row, int64_t begin, int64_t end,
+                    const AttendRoom& room, int64_t stride, float* kv) {
+  constexpr int64_t kBlockSlots = 8;
+  const int64_t width = p.head_dim;
+  SlotRows rows(kernels, p, row, begin, end);
+  for (int64_t j = begin; j < end; j += kBlockSlots) {
+    const int64_t count = std::min(kBlockSlots, end - j);
+    for (int64_t i = j; i < j + count; ++i) rows.load(kv + i * width);
+    kernels.attend_scores({.q = room.q,
+                           .queries = p.heads,
+                           .k = kv + j * width,
+                           .slots = count,
+                           .width = p.head_dim,
+                           .scale = attention_scale(p.head_dim),
+                           .scores = room.scores + j,
+                           .stride = stride});
+  }
+}
+
 // One row after another: slots are loaded and scored by all threads, then the channels of the answer are spread. What a
 // thread loads it scores while it is in its cache, and of the others' rows it reads its own channels only.
 void attend_split(Context& context, const AttentionParams& p, int64_t row) {
@@ -74,25 +92,9 @@ void attend_split(Context& context, const AttentionParams& p, int64_t row) {
   const AttendRoom room(context.shared2.get(AttendRoom::floats(heads, width, slots)), heads, width, slots);
   load_bf16(p.q + row * heads * width, static_cast<int>(heads * width), room.q);
   context.pool.run(
-      slots,
-      [&](int64_t begin, int64_t end, int) {
-        constexpr int64_t kBlockSlots = 8;
-        SlotRows rows(context.kernels, p, row, begin, end);
-        for (int64_t j = begin; j < end; j += kBlockSlots) {
-          const int64_t count = std::min(kBlockSlots, end - j);
-          for (int64_t i = j; i < j + count; ++i) rows.load(kv + i * width);
-          context.kernels.attend_scores({.q = room.q,
-                                         .queries = heads,
-                                         .k = kv + j * width,
-                                         .slots = count,
-                                         .width = p.head_dim,
-                                         .scale = attention_scale(p.head_dim),
-                                         .scores = room.scores + j,
-                                         .stride = stride});
-        }
-      },
+      slots, [&](int64_t begin, int64_t end, int) { load_and_score(context.kernels, p, row, begin, end, room, stride, kv); },
       grain_for((kLoadNs + kAttendNs * static_cast<double>(heads)) * static_cast<double>(width)));
-  softmax_rows(room.scores, heads, stride, window_slots(p, row), slots, p.sink, room.factors);
+  softmax_rows(context.kernels, room.scores, heads, stride, window_slots(p, row), slots, p.sink, room.factors);
   constexpr int64_t kChannels = 16;
   context.pool.run(
       width / kChannels,
@@ -112,25 +114,17 @@ void attend_split(Context& context, const AttentionParams& p, int64_t row) {
       grain_for(kAttendNs * static_cast<double>(slots * heads * kChannels)));
 }
 
-// Queries over rows of FP32 keys and values, all by one thread.
+// Scored queries over rows of FP32 values, all by one thread.
 struct WholeRows {
-  const float *k, *v;
+  const float* v;
   int64_t window, slots;
   int width;
   const float* sink;
 };
-void attend_whole(const Kernels& kernels, const WholeRows& rows, const AttendRoom& room, int64_t queries, Bf16* o,
-                  int64_t o_stride) {
+void mix_whole(const Kernels& kernels, const WholeRows& rows, const AttendRoom& room, int64_t queries, Bf16* o,
+               int64_t o_stride) {
   const int64_t stride = padded(rows.slots);
-  kernels.attend_scores({.q = room.q,
-                         .queries = queries,
-                         .k = rows.k,
-                         .slots = rows.slots,
-                         .width = rows.width,
-                         .scale = attention_scale(rows.width),
-                         .scores = room.scores,
-                         .stride = stride});
-  softmax_rows(room.scores, queries, stride, rows.window, rows.slots, rows.sink, room.factors);
+  softmax_rows(kernels, room.scores, queries, stride, rows.window, rows.slots, rows.sink, room.factors);
   kernels.attend_values({.p = room.scores,
                          .factors = room.factors,
                          .queries = queries,
@@ -164,11 +158,10 @@ void run_attention(Context& context, const AttentionParams& p) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t slots = num_slots(p, row);
       const AttendRoom room(context.worker(worker), heads, width, slots);
-      SlotRows rows(context.kernels, p, row, 0, slots);
-      for (int64_t j = 0; j < slots; ++j) rows.load(kv + j * width);
       load_bf16(p.q + row * heads * width, static_cast<int>(heads * width), room.q);
-      attend_whole(context.kernels, {kv, kv, window_slots(p, row), slots, p.head_dim, p.sink}, room, heads,
-                   p.o + row * heads * width, width);
+      load_and_score(context.kernels, p, row, 0, slots, room, padded(slots), kv);
+      mix_whole(context.kernels, {kv, window_slots(p, row), slots, p.head_dim, p.sink}, room, heads, p.o + row * heads * width,
+                width);
     }
   });
 }
@@ -222,8 +215,15 @@ void run_vision_attention(Context& context, const VisionAttentionParams& p) {
             const int64_t queries = std::min(kGroup, end - row);
             const AttendRoom room(context.worker(worker), queries, dim, n);
             for (int64_t i = 0; i < queries; ++i) load_bf16(vision_part(p, row + i, 0, h), p.dim, room.q + i * dim);
-            attend_whole(context.kernels, {k, v, n, n, p.dim, nullptr}, room, queries, p.o + (row * p.heads + h) * dim,
-                         p.heads * dim);
+            context.kernels.attend_scores({.q = room.q,
+                                           .queries = queries,
+                                           .k = k,
+                                           .slots = n,
+                                           .width = p.dim,
+                                           .scale = attention_scale(p.dim),
+                                           .scores = room.scores,
+                                           .stride = padded(n)});
+            mix_whole(context.kernels, {v, n, n, p.dim, nullptr}, room, queries, p.o + (row * p.heads + h) * dim, p.heads * dim);
           }
         },
         grain_for(kAttendNs * static_cast<double>(n * dim)));

@@ -98,11 +98,11 @@ struct ValueTile {
   int64_t v_stride;
   int64_t slots;
   int width;    // multiple of 16
-  float* sums;  // [kValueQueries, width] scratch
+  float* sums;  // [kValueQueries, width] scratch, so many at once at most
   Bf16* o;
   int64_t o_stride;
 };
-inline constexpr int kValueQueries = 4;
+inline constexpr int kValueQueries = 8;
 
 // scores[i - begin] of list entries [begin, end) of one row.
 struct ScoreTile {
@@ -129,6 +129,8 @@ struct RowKernels {
   void (*expand)(const ExpandParams&, int64_t row, int begin, int end);
   void (*engram_gather)(const EngramGatherParams&, int64_t row);
   void (*index_query)(const IndexQueryParams&, int64_t row);
+  // Scores to weights of V in place; returns the factor of their sum. `sink` may be null (vision).
+  float (*softmax)(float* scores, int64_t window, int64_t slots, const float* sink);
 };
 extern const RowKernels kPortableRows;
 extern const RowKernels kAvx2Rows;

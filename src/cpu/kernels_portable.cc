@@ -103,7 +103,10 @@ const RowKernels kPortableRows = {[](const SampleParams& p, int64_t row, float* 
                                   rms_norm_row,
                                   expand_range,
                                   engram_gather_row,
-                                  index_query_row};
+                                  index_query_row,
+                                  [](float* scores, int64_t window, int64_t slots, const float* sink) {
+                                    return sink ? softmax_with_sink(scores, window, slots, *sink) : softmax(scores, slots);
+                                  }};
 
 const Kernels kPortableKernels = {"portable",
                                   "x86-64-v3, as the whole program",

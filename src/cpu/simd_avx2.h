@@ -17,7 +17,7 @@ struct V16 {
 };
 
 // Accumulators of a tile: rows x columns (x 2 registers) leave room for the operands among 16 registers.
-constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1;
+constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1, kMixedQueries = 4;
 constexpr int kChains = 5;  // V16 sums that hide the latency of a multiply-add and fit the registers
 // Products with weights: rows that share weights as they are decoded, those of e4m3 that pass twice (none), their panels and sums
 // at once; rows and panels of a tile of many rows (12 registers of sums, two of weights, an input).

@@ -21,7 +21,7 @@ inline bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c");
 }
 
-constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2;
+constexpr int kTileRows = 4, kTileColumns = 4, kValueWide = 2, kMixedQueries = 8;
 constexpr int kChains = 10;
 // Products with weights: rows that share weights as they are decoded, those of e4m3 that pass twice (9 rows 1.10 times, 12 rows
 // 1.08 times, 16 rows 0.95 times as fast as by decoded chunks; BF16 0.85 to 0.93), their panels and sums at once; rows and panels
