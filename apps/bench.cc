@@ -13,6 +13,7 @@
 #include "lab/bench_cache.h"
 #include "lab/bench_engine.h"
 #include "lab/bench_grammar.h"
+#include "lab/bench_load.h"
 #include "lab/bench_model.h"
 #include "lab/bench_ops.h"
 #include "lab/bench_recipe.h"
@@ -165,6 +166,7 @@ class BenchCommand final : public Command {
         return finish_with(write_out(settings_.json ? report.json(DEEPINFER_VERSION) : report.table()));
       }
       DI_CHECK_OK(kind == "decode" ? bench_decode(*host, options, report) : bench_prefill(*host, options, report));
+      if (kind == "decode") DI_CHECK_OK(bench_load(*host, report));
     } else {
       return invalid_argument(fmt::format("bench {}: built are {}{}", kind, fmt::join(kKinds, ", "), did_you_mean(kind, kKinds)));
     }

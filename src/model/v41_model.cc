@@ -1,6 +1,7 @@
 #include "model/v41_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -86,7 +87,9 @@ Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options op
       checkpoint->let_go({static_cast<const uint8_t*>(w.data), static_cast<size_t>(int64_t{w.n} * w.k / 2)});
     };
   }
+  const auto begin = std::chrono::steady_clock::now();
   DI_TRY(model->packed_, device.pack(products, let_go));
+  model->pack_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return model;
 }
 

@@ -59,6 +59,10 @@ class V41Model final : public LanguageModel {
   // As the model's device reads them; the rows around an image stay on the host, where they are used.
   const Weights& device_weights() const { return placed_ ? *placed_ : options_.weights; }
 
+  // What the device packed when the model was made: its bytes there, and how long it took.
+  int64_t packed_bytes() const { return static_cast<int64_t>(packed_.bytes()); }
+  double pack_seconds() const { return pack_seconds_; }
+
   Result<std::unique_ptr<Workspace>> make_workspace(Device& device, const WorkspaceLimits& limits) const override;
   // All limits free to choose (goldens and tests keep index scores); `ranks` is set here.
   Result<std::unique_ptr<V41Workspace>> make_test_workspace(V41Limits limits) const;
@@ -102,6 +106,7 @@ class V41Model final : public LanguageModel {
   // Device constants: rotary frequencies of window and compressed layers [2, RD/2], Engram tables.
   Buffer constants_;
   Buffer packed_;                  // the weights in the device's order
+  double pack_seconds_ = 0;
   std::vector<Buffer> uploaded_;   // of a device that cannot read the mapped checkpoint
   std::optional<Weights> placed_;  // pointers into `uploaded_`
   float* freq_window_ = nullptr;
