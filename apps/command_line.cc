@@ -24,7 +24,7 @@ void print_error(const Error& error) { print_note(error.message); }
 namespace {
 
 // Commands that later versions bring; naming them is better than "unknown".
-const std::array<std::string, 4> kPlanned = {"plan", "simulate", "capture", "reproduce"};
+const std::array<std::string, 3> kPlanned = {"simulate", "capture", "reproduce"};
 
 // How other servers and runners call what is a flag here.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {

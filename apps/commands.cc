@@ -19,6 +19,7 @@ CommandList make_commands() {
   list.push_back(make_bench_command());
   list.push_back(make_verify_command());
   list.push_back(make_cache_command());
+  list.push_back(make_plan_command());
   list.push_back(make_doctor_command());
   list.push_back(make_eval_command());
   return list;

@@ -21,6 +21,7 @@ std::unique_ptr<Command> make_up_command();
 std::unique_ptr<Command> make_pull_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_eval_command();
 
 }  // namespace deepinfer

@@ -70,7 +70,7 @@ def slow():
 def version_and_help():
     expect(run('--version'), 0, 'deepinfer ')
     listing = expect(run('--help'), 0).out
-    for command in 'run batch serve pull render parse tokenize detokenize inspect golden bench verify cache eval doctor'.split():
+    for command in 'run batch serve pull render parse tokenize detokenize inspect golden bench verify cache plan eval doctor'.split():
         assert command in listing, command
         text = expect(run(command, '--help'), 0, 'Examples:').out
         assert 'deepinfer ' + command in text, command
@@ -89,7 +89,7 @@ def unknown_command_names_the_nearest():
 
 @case
 def planned_command_says_so():
-    one_line_error(run('plan'), 1, 'plan: not built yet')
+    one_line_error(run('simulate'), 1, 'simulate: not built yet')
 
 
 @case
@@ -134,6 +134,64 @@ def environment_aliases():
     one_line_error(run('run', '-m', model, 'hi', env={'DEEPINFER_ISA': 'mmx'}), 2, "unknown kernels 'mmx'; known are")
     expect(run('run', '-m', model, 'hi', env={'DEEPINFER_ACCELERATR': 'cpu'}), 0, err='DEEPINFER_ACCELERATOR')
     one_line_error(run('run', '-m', model, 'hi', env={'DEEPINFER_YOCO_PREFILL_KEEP_TOKENS': 'many'}), 2, 'KEEP_TOKENS=many')
+
+
+# ---- plan ---------------------------------------------------------------------------------------------------------
+
+def plan(*words):
+    return run('plan', '--device', 'h200', *words)
+
+
+@case
+def plan_answers_first():
+    shared = '--gpus 64 --streams 4096 --prompt 77000 --answer 720 --cached 96'.split()
+    lines = expect(plan(*shared, '--price-per-hour', '2.5'), 0).out.split('\n')
+    assert '510 GB on disk' in lines[0], lines[0]
+    assert [l.split()[0] for l in lines[2:7]] == ['fits', 'speed', 'limit', 'split', 'cost'], lines[:8]
+    assert 'yes: ' in lines[2] and 'GPU-hours a million tokens of prompts' in lines[6] and 'at 2.50 an hour' in lines[6]
+    explained = expect(plan(*shared, '--explain'), 0, 'distinct experts of a layer = 384 (1 - (1 - 6/384)^').out
+    for part in ('wo_a', 'exchange = rows x layers', 'KV pages', '56960 B', 'InferenceX', 'published, by others'):
+        assert part in explained, part
+    here = expect(run('plan', '-m', 'random:v41?layers=2&experts=12&hidden=512&engram_rows=0', '--no-measure'), 0, 'fits    yes').out
+    assert '--no-measure' in here
+
+
+@case
+def plan_json_has_the_same_rows():
+    done = json.loads(expect(plan('--gpus', '64', '--streams', '4096', '--drafts', '5', '--accepted', '3.51', '--json'), 0).out)
+    assert done['command'] == 'plan' and {'version', 'machine', 'rows'} <= done.keys()
+    rows = {row['name']: row for row in done['rows']}
+    for row in rows.values():
+        assert {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'} == row.keys(), row
+    assert rows['fits']['value'] == 1 and abs(rows['disk/checkpoint']['value'] - 510.286023) < 1e-9
+    assert rows['decode/gpu']['value'] < rows['decode/gpu']['limit'] and rows['memory/all']['limit'] == 141
+    assert rows['split/prefill']['value'] + rows['split/decode']['value'] == 64
+    least = json.loads(expect(plan('--gpus', '64', '--target-tokens-per-user', '60', '--json'), 0).out)['rows']
+    assert [row['value'] >= 60 for row in least if row['name'] == 'decode/user'] == [True]
+
+
+@case
+def plan_names_what_is_short():
+    short = run('plan', '--device', 'h200')
+    one_line_error(short, 1, 'does not fit: device memory is short by')
+    assert 'shared by 4 GPUs would fit' in short.out, short.out[:400]
+    one_line_error(plan('--gpus', '64', '--host-memory', '100'), 1, 'main memory beside the GPUs is short by')
+    one_line_error(run('plan', '-m', 'random:v41?experts=96', '--no-measure', '--streams', '4000', '--context', '1048576'), 1,
+                   'main memory is short by')
+
+
+@case
+def plan_refuses_what_makes_no_sense():
+    one_line_error(run('plan', '--device', 'h100'), 1, '--device h100: no such card or file')
+    one_line_error(run('plan', '-m', path('none')), 1, 'no such model')
+    one_line_error(run('plan', '--gpus', '2'), 2, '--gpus 2 is of a card')
+    one_line_error(plan('--accepted', '3'), 2, 'add --drafts')
+    one_line_error(plan('--drafts', '2', '--accepted', '4'), 2, 'at most 3')
+    one_line_error(plan('--prompt', '2000000'), 2, 'more than the 1048576 the model holds')
+    one_line_error(plan('--context', '100'), 2, '--context 100 is less')
+    with open(path('card.json'), 'w') as file:
+        file.write('{"memory_gb": 80, "read_gb_s": 3000, "fp8_tflops": 1000, "wde_tflops": 500}')
+    one_line_error(run('plan', '--device', path('card.json')), 2, "unknown key 'wde_tflops'", 'wide_tflops')
 
 
 # ---- run ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "cpu/expert_memory.h"
 #include "cpu/kernels.h"
+#include "ops/device.h"
 
 namespace deepinfer::cpu {
 
@@ -65,10 +66,17 @@ struct Context {
   ExpertMemory experts;
   std::vector<Matrix> found_experts;  // of one product
   Count weight_bytes, multiply_adds, fp4_multiply_adds, expert_uses, expert_misses, missed_bytes;
+  ProductLimits limits;
+  Count product_ps;  // picoseconds: the shortest products take less than a nanosecond of the limits
 
   void count_product(int64_t bytes, const Matrix& w, int64_t rows) {
+    const bool fp4 = w.format == WeightFormat::kFp4;
     weight_bytes.add(bytes);
-    (w.format == WeightFormat::kFp4 ? fp4_multiply_adds : multiply_adds).add(rows * w.n * w.k);
+    (fp4 ? fp4_multiply_adds : multiply_adds).add(rows * w.n * w.k);
+    if (limits.bytes <= 0) return;
+    const double flops = 2 * static_cast<double>(rows * w.n) * w.k;
+    product_ps.add(static_cast<int64_t>(
+        1e12 * std::max(static_cast<double>(bytes) / limits.bytes, flops / (fp4 ? limits.fp4_flops : limits.flops))));
   }
 
   // Every worker's scratch, big enough; call before pool.run().

@@ -100,11 +100,15 @@ class CpuDevice final : public Device {
     return {.weight_bytes = context_.weight_bytes.get(),
             .multiply_adds = context_.multiply_adds.get(),
             .fp4_multiply_adds = context_.fp4_multiply_adds.get(),
+            .product_seconds = 1e-12 * static_cast<double>(context_.product_ps.get()),
             .barriers = context_.pool.shared_calls(),
             .expert_uses = context_.expert_uses.get(),
             .expert_misses = context_.expert_misses.get(),
-            .missed_bytes = context_.missed_bytes.get()};
+            .missed_bytes = context_.missed_bytes.get(),
+            .expert_places = context_.experts.places(),
+            .expert_slots = context_.experts.slots()};
   }
+  void set_limits(const ProductLimits& limits) override { context_.limits = limits; }
 
   const OpTable& ops() const override { return ops_; }
   void host_call(std::function<void()> fn) override { fn(); }

@@ -24,6 +24,8 @@ class ExpertMemory {
  public:
   void open(uint8_t* room, int64_t slot_bytes, int64_t slots, int64_t weights);
   const uint8_t* room() const { return room_; }  // null = closed
+  int64_t slots() const { return static_cast<int64_t>(owners_.size()); }
+  int64_t places() const { return static_cast<int64_t>(entries_.size()); }
 
   void begin() { ++product_; }
   struct Found {

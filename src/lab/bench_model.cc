@@ -3,26 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
-#include <optional>
 #include <string_view>
-#include <thread>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "base/huge_pages.h"
-#include "base/thread_pool.h"
+#include "base/machine.h"
 #include "core/event_queue.h"
-#include "cpu/cpu_device.h"
+#include "cost/room.h"
 #include "cuda/cuda_device.h"
 #include "formats/checkpoint.h"
 #include "host/constraints.h"
 #include "host/open_device.h"
+#include "lab/measure_machine.h"
 #include "model/v41_model.h"
 
 namespace deepinfer {
@@ -38,6 +31,8 @@ std::vector<TokenId> bench_prompt(const Host& host, int32_t length, int32_t salt
   for (int32_t i = 1; i < length; ++i) ids.push_back(3 + (i * 7919 + salt * 104729) % std::max(1, vocab / 2));
   return ids;
 }
+
+constexpr int32_t kBenchPrompt = 32;  // tokens in front of what bench decode measures
 
 struct Timing {
   double first_token = 0;  // from submit to the last stream's first token
@@ -61,6 +56,7 @@ void mark(Host& host, Timing& timing) {
   timing.work = {now.weight_bytes - timing.work.weight_bytes,
                  now.multiply_adds - timing.work.multiply_adds,
                  now.fp4_multiply_adds - timing.work.fp4_multiply_adds,
+                 now.product_seconds - timing.work.product_seconds,
                  now.barriers - timing.work.barriers,
                  now.expert_uses - timing.work.expert_uses,
                  now.expert_misses - timing.work.expert_misses,
@@ -109,161 +105,83 @@ Result<Timing> run_streams(Host& host, int32_t streams, int32_t prompt, int32_t 
   return timing;
 }
 
+// The shape of a model whose work is known, or null.
+const ModelShape* counted_shape(const Host& host) {
+  const auto* v41 = dynamic_cast<const V41Model*>(&host.whole_model());
+  return v41 && v41->weights().checkpoint ? &v41->shape() : nullptr;
+}
+
 // Bytes of weights that a step of `rows` tokens reads: of tables only rows, of the routed experts as many as the tokens choose
 // when they choose evenly.
-double bytes_of_step(const LanguageModel& model, int32_t rows) {
-  const auto* v41 = dynamic_cast<const V41Model*>(&model);
-  if (!v41 || !v41->weights().checkpoint) return 0;
-  const ModelShape& shape = model.shape();
-  const double touched =
-      shape.experts > 0 ? 1 - std::pow(1 - static_cast<double>(shape.experts_per_token) / shape.experts, rows) : 0;
+double bytes_of_step(const ModelShape& shape, int32_t rows) {
   double bytes = 0;
-  for (const TensorView& tensor : v41->weights().checkpoint->tensors()) {
-    const double size = static_cast<double>(tensor.data.size());
-    const bool table = tensor.name.starts_with("embed") || tensor.name.find("engram") != std::string::npos;
-    const bool idle =
-        tensor.name.starts_with("vision") || tensor.name.starts_with("mtp") || tensor.name.find("dspark") != std::string::npos;
-    const bool expert = tensor.name.find(".experts.") != std::string::npos;
-    if (table || idle) continue;
-    bytes += expert ? size * touched : size;
-  }
+  for (const KernelCost& k : step_kernels(shape, {.rows = double{1} * rows})) bytes += k.weight_bytes;
   return bytes;
 }
 
-// FLOPs a second of the multiply units, for FP4 weights and for others; 0 = not known.
-struct Multiply {
-  double fp4, others;
-};
-Multiply measure_multiply(Host& host) {
-  const auto measured = [&](WeightFormat format) {
-    return 2 * measure_multiply_adds(host.device().isa(), host.device().parallelism(), format);
-  };
-  return {measured(WeightFormat::kFp4), measured(WeightFormat::kF8Tile)};
+// Rows that the decoder layers see of a prompt: 0 = all.
+int32_t kept_rows(const Host& host) {
+  const EngineOptions& options = host.engine().options();
+  if (options.replay == ReplayMode::kOff) return 0;
+  return options.keep_tokens > 0 ? options.keep_tokens : host.model().shape().window;
 }
 
-// Seconds of the products with weights of a prompt of so many tokens at that speed, 0 = not known: decoder layers see its end
-// only, the head its last token.
-double prompt_seconds(const Host& host, const Multiply& multiply, int32_t prompt) {
-  const auto* v41 = dynamic_cast<const V41Model*>(&host.whole_model());
-  if (!v41 || !v41->weights().checkpoint || multiply.others == 0) return 0;
-  const ModelShape& shape = v41->shape();
-  const EngineOptions& options = host.engine().options();
-  const int32_t keep = options.keep_tokens > 0 ? options.keep_tokens : shape.window;
+// Seconds in which the products with weights of a prompt are multiplied, 0 = not known: decoder layers see its end only, the
+// head its last token.
+double prompt_seconds(const Host& host, const Hardware& limits, int32_t prompt) {
+  const ModelShape* shape = counted_shape(host);
+  if (!shape || limits.fp8 == 0) return 0;
+  const int32_t keep = kept_rows(host);
   double seconds = 0;
-  for (const TensorView& tensor : v41->weights().checkpoint->tensors()) {
-    const bool layer = tensor.name.starts_with("layers."), scale = tensor.type == TensorType::kF8E8m0;
-    if ((!layer && !tensor.name.starts_with("head")) || scale || tensor.shape.size() != 2) continue;
-    if (tensor.name.find("engram.embed") != std::string::npos) continue;
-    int32_t rows = layer ? prompt : 1;
-    if (layer && shape.candidate_source >= 0 && options.replay == ReplayMode::kDecoder &&
-        std::atoi(tensor.name.c_str() + sizeof "layers") >= shape.candidate_source)
-      rows = std::min(prompt, keep);
-    const bool expert = tensor.name.find(".experts.") != std::string::npos;
-    const double share = expert ? static_cast<double>(shape.experts_per_token) / shape.experts : 1.0;
-    const bool fp4 = tensor.type == TensorType::kI8;
-    const double flops = 2.0 * rows * share * static_cast<double>(tensor.elements()) * (fp4 ? 2 : 1);
-    seconds += flops / (fp4 ? multiply.fp4 : multiply.others);
-  }
+  for (const KernelCost& k : step_kernels(
+           *shape,
+           {.rows = double{1} * prompt, .decoder_rows = double{1} * (keep ? std::min(keep, prompt) : prompt), .logit_rows = 1}))
+    seconds += k.fp4_flops / limits.fp4 + (k.fp8_flops + k.wide_flops) / limits.fp8;
   return seconds;
 }
 
-// Of the memory that weights lie in, by a device of its own: the host's belongs to its engine.
+// Of a GPU's memory, by a device of its own: the host's belongs to its engine.
 double read_bandwidth(Host& host) {
-  if (host.device().reads_host_memory()) return measure_read_bandwidth(0);
   const auto device = open_device(host.device().name(), 0);
   return device ? measure_cuda_read(**device) : 0;
 }
 
-}  // namespace
-
-// Huge pages, eight sums a thread, and asking 2 KB ahead: with one sum and small pages the loop, not the memory, was measured
-// (0.6 of this), without asking ahead 0.8.
-double measure_read_bandwidth(int threads) {
-  using Words = uint64_t __attribute__((vector_size(32)));
-  constexpr int64_t kSums = 8, kBlocks = (int64_t{1} << 30) / static_cast<int64_t>(sizeof(Words)) / kSums, kAhead = 2048;
-  const HugeVector<Words> words(static_cast<size_t>(kBlocks * kSums), Words{1, 1, 1, 1});
-  ThreadPool pool(threads);
-  std::vector<uint64_t> seen(static_cast<size_t>(pool.size()) * 8);
-  double best = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const double begin = now_seconds();
-    pool.run(kBlocks, [&](int64_t from, int64_t to, int worker) {
-      Words sums[kSums] = {};
-      for (int64_t block = from; block < to; ++block) {
-        const Words* at = words.data() + block * kSums;
-        for (int64_t line = 0; line < 256; line += 64) __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead + line);
-        for (int64_t i = 0; i < kSums; ++i) sums[i] += at[i];
-      }
-      for (const Words& sum : sums) seen[static_cast<size_t>(worker) * 8] += sum[0] + sum[1] + sum[2] + sum[3];
-    });
-    best = std::max(best, static_cast<double>(words.size() * sizeof(Words)) / (now_seconds() - begin));
-  }
-  return best;
-}
-
-double measure_barrier(int threads) {
-  constexpr int kCalls = 2000;
-  ThreadPool pool(threads);
-  double best = 1e30;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const double begin = now_seconds();
-    // Each part waits for all: a caller that is quicker than a worker would do its part, too.
-    for (int i = 0; i < kCalls; ++i) {
-      std::atomic<int> missing = pool.size();
-      pool.run(pool.size(), [&](int64_t, int64_t, int) {
-        --missing;
-        for (int spins = 0; missing.load() > 0; ++spins) {
-          if (spins > 1000) std::this_thread::yield();
-        }
-      });
-    }
-    best = std::min(best, (now_seconds() - begin) / kCalls);
-  }
-  return pool.size() > 1 ? best : 0;
-}
-
-double measure_disk_read(const Checkpoint& checkpoint) {
-  constexpr size_t kPiece = size_t{8} << 20, kMost = size_t{512} << 20;
-  if (checkpoint.shards().empty()) return 0;
-  // Past the caches, as a checkpoint that does not fit them is read.
-  const int file = ::open(checkpoint.shards()[0].path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  if (file < 0) return 0;
-  HugeVector<char> room(kPiece);
-  size_t done = 0;
-  const double begin = now_seconds();
-  for (ssize_t got = 1; got > 0 && done < kMost; done += static_cast<size_t>(std::max<ssize_t>(0, got)))
-    got = ::pread(file, room.data(), kPiece, static_cast<off_t>(done));
-  const double took = now_seconds() - begin;
-  ::close(file);
-  return static_cast<double>(done) / took;
-}
-
-namespace {
-
-// What a machine gives, measured in this run; 0 = not measured.
-struct Limits {
-  double memory = 0, barrier = 0, disk = 0;  // bytes a second; seconds; bytes a second
-  Multiply multiply = {};
-};
-
 // Seconds that the steps of `timing` take at least.
-double least_seconds(const Host& host, const Timing& timing, int32_t streams, const Limits& limits) {
+double least_seconds(const Host& host, const Timing& timing, int32_t streams, const Hardware& limits) {
   if (timing.work.weight_bytes == 0) {  // a device that does not count
     const double each =
-        std::max(bytes_of_step(host.whole_model(), streams) / limits.memory, streams * prompt_seconds(host, limits.multiply, 1));
+        std::max(bytes_of_step(*counted_shape(host), streams) / limits.read, streams * prompt_seconds(host, limits, 1));
     return each * static_cast<double>(timing.steps);
   }
-  double least = static_cast<double>(timing.work.weight_bytes) / limits.memory;
-  if (limits.multiply.others > 0) {
-    least = std::max(least, 2 * static_cast<double>(timing.work.multiply_adds) / limits.multiply.others +
-                                2 * static_cast<double>(timing.work.fp4_multiply_adds) / limits.multiply.fp4);
+  double least = static_cast<double>(timing.work.weight_bytes) / limits.read;
+  if (limits.fp8 > 0) {
+    least = std::max(least, 2 * static_cast<double>(timing.work.multiply_adds) / limits.fp8 +
+                                2 * static_cast<double>(timing.work.fp4_multiply_adds) / limits.fp4);
   }
   if (limits.disk > 0) least = std::max(least, static_cast<double>(timing.disk_bytes) / limits.disk);
   return least;
 }
 
-// What the limit is made of: bytes, beside those of experts chosen evenly; barriers; what was not in memory.
-void report_work(const Host& host, const Timing& timing, int32_t streams, const Limits& limits, FigureReport& report) {
+// Share of the experts that is missing where they do not fit memory, when they are chosen evenly; and of these, roughly, what
+// the system's cache of files does not have either.
+struct Missing {
+  double all = 0, from_disk = 0;
+};
+Missing expected_missing(const Host& host, const WorkCounts& counts) {
+  const auto* v41 = dynamic_cast<const V41Model*>(&host.whole_model());
+  if (!v41 || counts.expert_places == 0) return {};
+  Missing out{.all = 1 - static_cast<double>(counts.expert_slots) / static_cast<double>(counts.expert_places)};
+  double experts = 0;
+  for (const TensorView& tensor : v41->weights().checkpoint->tensors())
+    experts += tensor.name.find(".experts.") != std::string::npos ? static_cast<double>(tensor.data.size()) : 0;
+  const double cached = static_cast<double>(std::max<int64_t>(0, available_memory()));
+  out.from_disk = std::max(0.0, out.all - cached / experts);
+  return out;
+}
+
+// What the limit is made of: bytes, beside those of experts chosen evenly; barriers; each product's own limit; what was not in
+// memory.
+void report_work(Host& host, const Timing& timing, int32_t streams, const Hardware& limits, FigureReport& report) {
   const WorkCounts& work = timing.work;
   if (work.weight_bytes == 0 || timing.steps == 0) return;
   const auto steps = static_cast<double>(timing.steps), tokens = static_cast<double>(timing.decoded);
@@ -273,29 +191,47 @@ void report_work(const Host& host, const Timing& timing, int32_t streams, const 
               .value = bytes / 1e6,
               .unit = "MB/step",
               .baseline = "experts chosen evenly",
-              .ratio = bytes / bytes_of_step(host.whole_model(), streams)});
+              .ratio = bytes / bytes_of_step(*counted_shape(host), streams)});
+  if (work.product_seconds > 0) {
+    report.add({.name = name + "/products",
+                .value = tokens / timing.decode,
+                .unit = "tokens/s",
+                .limit = tokens / work.product_seconds});
+  }
   if (limits.barrier > 0) {
     const double least = least_seconds(host, timing, streams, limits) + static_cast<double>(work.barriers) * limits.barrier;
     report.add({.name = name + "/barriers", .value = static_cast<double>(work.barriers) / steps, .unit = "a step"});
     report.add({.name = name + "/with_barriers", .value = tokens / timing.decode, .unit = "tokens/s", .limit = tokens / least});
   }
   if (work.expert_uses == 0) return;
-  report.add({.name = name + "/experts_missed",
-              .value = 100.0 * static_cast<double>(work.expert_misses) / static_cast<double>(work.expert_uses),
-              .unit = "%"});
+  const double missed = 100.0 * static_cast<double>(work.expert_misses) / static_cast<double>(work.expert_uses);
+  report.add({.name = name + "/experts_missed", .value = missed, .unit = "%"});
   report.add({.name = name + "/missed", .value = static_cast<double>(work.missed_bytes) / tokens / 1e6, .unit = "MB/token"});
   report.add({.name = name + "/disk", .value = static_cast<double>(timing.disk_bytes) / tokens / 1e6, .unit = "MB/token"});
+  FigureRow expected{
+      .name = name + "/experts_missed/expected", .value = 100 * expected_missing(host, host.device().counts()).all, .unit = "%"};
+  if (missed > 0) expected.baseline = "measured", expected.ratio = expected.value / missed;
+  report.add(std::move(expected));
 }
 
-Limits measure_limits(Host& host) {
-  Limits out;
-  if (bytes_of_step(host.whole_model(), 1) == 0) return out;
-  out.memory = read_bandwidth(host);
-  out.multiply = measure_multiply(host);
-  if (!host.device().reads_host_memory()) return out;
-  out.barrier = measure_barrier(host.device().parallelism());
-  if (host.device().counts().expert_uses > 0)
+// What `plan` would say with the limits of this run; of a device whose share of them is known.
+void report_expected(const std::string& name, double expected, double measured, FigureReport& report) {
+  report.add(
+      {.name = name + "/expected", .value = expected, .unit = "tokens/s", .baseline = "measured", .ratio = expected / measured});
+}
+
+Hardware measure_limits(Host& host) {
+  Hardware out;
+  Device& device = host.device();
+  if (!counted_shape(host)) return out;
+  if (!device.reads_host_memory()) {
+    out.read = read_bandwidth(host);
+    return out;
+  }
+  out = measure_processor(device.isa(), device.parallelism());
+  if (device.counts().expert_places > 0)
     out.disk = measure_disk_read(*dynamic_cast<const V41Model&>(host.whole_model()).weights().checkpoint);
+  device.set_limits({.bytes = out.read, .flops = out.fp8, .fp4_flops = out.fp4});
   return out;
 }
 
@@ -306,22 +242,29 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
   if (options.schema) {
     DI_TRY(grammar, host.constraints().of({.kind = OutputConstraint::Kind::kJson, .schema = kRecords}));
   }
-  std::optional<Limits> limits;
+  const Hardware limits = measure_limits(host);
   for (const int32_t streams : options.streams) {
     if (streams > host.engine().options().max_batch) continue;
     Timing best, best_held;
     const auto rate = [](const Timing& t) { return t.decode > 0 ? static_cast<double>(t.decoded) / t.decode : 0; };
     for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
-      DI_TRY(const Timing timing, run_streams(host, streams, 32, options.tokens, repeat));
+      DI_TRY(const Timing timing, run_streams(host, streams, kBenchPrompt, options.tokens, repeat));
       if (rate(timing) > rate(best)) best = timing;
       if (!grammar) continue;
-      DI_TRY(const Timing held, run_streams(host, streams, 32, options.tokens, repeat + options.repeats, grammar.get()));
+      DI_TRY(const Timing held,
+             run_streams(host, streams, kBenchPrompt, options.tokens, repeat + options.repeats, grammar.get()));
       if (rate(held) > rate(best_held)) best_held = held;
     }
-    if (!limits) limits = measure_limits(host);
     FigureRow row{.name = fmt::format("decode/{}", streams), .value = rate(best), .unit = "tokens/s"};
-    if (limits->memory > 0) row.limit = static_cast<double>(best.decoded) / least_seconds(host, best, streams, *limits);
+    if (limits.read > 0) row.limit = static_cast<double>(best.decoded) / least_seconds(host, best, streams, limits);
     report.add(std::move(row));
+    if (limits.processor) {
+      const DecodeWork work{.streams = double{1} * streams,
+                            .context = kBenchPrompt + options.tokens / 2.0,
+                            .from_disk = expected_missing(host, host.device().counts()).from_disk};
+      const double expected = estimate_decode(*counted_shape(host), as_reached(limits), work).per_device;
+      report_expected(fmt::format("decode/{}", streams), expected, rate(best), report);
+    }
     if (grammar) {
       report.add({.name = fmt::format("decode/{}/schema", streams),
                   .value = rate(best_held),
@@ -330,29 +273,41 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
                   .ratio = rate(best_held) / rate(best)});
     }
     if (streams == 1) report.add({.name = "decode/1/step", .value = 1e3 / rate(best), .unit = "ms"});
-    report_work(host, best, streams, *limits, report);
+    report_work(host, best, streams, limits, report);
   }
-  if (!limits || limits->memory == 0) return {};
-  report.add({.name = "memory/read", .value = limits->memory / 1e9, .unit = "GB/s"});
-  if (limits->barrier > 0) report.add({.name = "barrier", .value = limits->barrier * 1e6, .unit = "us"});
-  if (limits->disk > 0) report.add({.name = "disk/read", .value = limits->disk / 1e9, .unit = "GB/s"});
+  if (limits.read == 0) return {};
+  report.add({.name = "memory/read", .value = limits.read / 1e9, .unit = "GB/s"});
+  if (limits.barrier > 0) report.add({.name = "barrier", .value = limits.barrier * 1e6, .unit = "us"});
+  if (limits.disk > 0) report.add({.name = "disk/read", .value = limits.disk / 1e9, .unit = "GB/s"});
   return {};
 }
 
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report) {
   int32_t salt = 0;
-  const Multiply multiply = measure_multiply(host);
+  const Hardware limits = measure_limits(host);
   for (const int32_t prompt : options.prompts) {
     if (prompt + 1 > host.engine().options().context) continue;
-    double best = 1e30;
+    double best = 1e30, products = 0;
     for (int32_t repeat = 0; repeat < options.repeats; ++repeat) {
+      const double before = host.device().counts().product_seconds;
       DI_TRY(const Timing timing, run_streams(host, 1, prompt, 1, salt++));
       best = std::min(best, timing.first_token);
+      products = host.device().counts().product_seconds - before;
     }
-    FigureRow row{.name = fmt::format("prefill/{}", prompt), .value = prompt / best, .unit = "tokens/s"};
-    if (const double seconds = prompt_seconds(host, multiply, prompt); seconds > 0) row.limit = prompt / seconds;
+    const std::string name = fmt::format("prefill/{}", prompt);
+    FigureRow row{.name = name, .value = prompt / best, .unit = "tokens/s"};
+    if (const double seconds = prompt_seconds(host, limits, prompt); seconds > 0) row.limit = prompt / seconds;
     report.add(std::move(row));
-    report.add({.name = fmt::format("prefill/{}/first_token", prompt), .value = best * 1e3, .unit = "ms"});
+    report.add({.name = name + "/first_token", .value = best * 1e3, .unit = "ms"});
+    if (products > 0)
+      report.add({.name = name + "/products", .value = prompt / best, .unit = "tokens/s", .limit = prompt / products});
+    if (!limits.processor) continue;
+    const PromptWork work{.tokens = double{1} * prompt,
+                          .chunk = double{1} * host.engine().options().step_tokens,
+                          .keep = double{1} * kept_rows(host),
+                          .from_disk = expected_missing(host, host.device().counts()).from_disk};
+    report_expected(name, prompt / estimate_prompt(*counted_shape(host), as_reached(limits), work).seconds, prompt / best,
+                    report);
   }
   return {};
 }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "formats/checkpoint.h"
 #include "host/host.h"
 #include "lab/figures.h"
 
@@ -34,12 +33,5 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
 // Rows prefill/N (tokens/s; on a CPU the limit is what its multiply units give the products with weights) and
 // prefill/N/first_token (ms).
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report);
-
-// Bytes per second of one pass over a buffer far larger than the caches, all processors reading.
-double measure_read_bandwidth(int threads);
-// Seconds that a call of a thread pool takes in which all threads have a part and nothing to do.
-double measure_barrier(int threads);
-// Bytes per second of one pass over the first shard past the page cache; 0 = there is no file.
-double measure_disk_read(const Checkpoint& checkpoint);
 
 }  // namespace deepinfer

@@ -8,7 +8,7 @@
 
 #include "cpu/cpu_device.h"
 #include "host/open_device.h"
-#include "lab/bench_model.h"
+#include "lab/measure_machine.h"
 #include "lab/bench_ops_shapes.h"
 
 namespace deepinfer {

@@ -59,14 +59,23 @@ class Recording {
   virtual ~Recording() = default;
 };
 
+// Rates a second that the time of products is counted against; 0 = it is not.
+struct ProductLimits {
+  double bytes = 0, flops = 0, fp4_flops = 0;
+};
+
 // What a device has done so far, where it counts: zeros elsewhere.
 struct WorkCounts {
   int64_t weight_bytes = 0;  // of weights read by products, each once a product; of routed experts those that were chosen
   // Of these products, with FP4 weights apart: units differ.
   int64_t multiply_adds = 0, fp4_multiply_adds = 0;
+  // Of each the longer of reading and multiplying at ProductLimits, since they were set.
+  double product_seconds = 0;
   int64_t barriers = 0;  // times that threads shared a piece of work and waited for each other
   // Uses of experts that memory is too short to hold all of; of these, experts and bytes that were not there.
   int64_t expert_uses = 0, expert_misses = 0, missed_bytes = 0;
+  // The weights of such experts, and how many of them there is room for: state, no counts.
+  int64_t expert_places = 0, expert_slots = 0;
 };
 
 // A point in the device's order of work; 0 = nothing.
@@ -108,6 +117,8 @@ class Device {
 
   // Any thread.
   virtual WorkCounts counts() const { return {}; }
+  // REQUIRES: no operation runs.
+  virtual void set_limits(const ProductLimits& limits) { (void)limits; }
 
   // Whether the host goes on while this device computes; if not, a call that enqueues has computed when it returns.
   virtual bool runs_beside_host() const { return true; }

@@ -1,0 +1,74 @@
+#include "cost/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "cost/storage.h"
+
+namespace deepinfer {
+namespace {
+
+ModelShape small_shape() {
+  ModelShape shape;
+  shape.vocab = 1000, shape.hidden = 256, shape.layers = 2, shape.heads = 4, shape.head_dim = 64, shape.q_rank = 64;
+  shape.o_rank = 64, shape.o_groups = 2, shape.expert_hidden = 128, shape.experts = 16, shape.experts_per_token = 2;
+  shape.window = 32, shape.plan.resize(2);
+  return shape;
+}
+const Hardware kSlow{.name = "slow", .read = 1e9, .fp4 = 1e9, .fp8 = 1e9, .wide = 1e9, .disk = 1e8};
+
+TEST(Hardware, Descriptions) {
+  const auto parsed = parse_hardware(
+      R"({"name": "x", "memory_gb": 80, "read_gb_s": 3350, "fp8_tflops": 1900, "wide_tflops": 950, "reached_read": 0.5})",
+      "x.json");
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->fp4, 1900e12);
+  EXPECT_EQ(as_reached(*parsed).read, 1675e9);
+  const auto message = [](const char* text) { return parse_hardware(text, "x.json").error().message; };
+  EXPECT_EQ(message("[]"), "x.json: a description of hardware is one JSON object");
+  EXPECT_NE(message(R"({"memry_gb": 80})").find("memory_gb"), std::string::npos);
+  EXPECT_EQ(message(R"({"memory_gb": 0})"), "x.json: memory_gb must be above 0");
+  EXPECT_EQ(message(R"({"memory_gb": 80})"), "x.json: read_gb_s is missing");
+}
+
+TEST(Estimate, TheLongerOfReadingAndMultiplying) {
+  EXPECT_EQ(kernel_seconds({.weight_bytes = 2e9, .other_bytes = 1e9, .fp8_flops = 1e9}, kSlow), 3);
+  EXPECT_EQ(kernel_seconds({.weight_bytes = 1e9, .fp4_flops = 1e9, .fp8_flops = 1e9, .wide_flops = 2e9}, kSlow), 4);
+  EXPECT_EQ(kernel_seconds({.weight_bytes = 1e9, .fp8_flops = 1e12}, {.read = 1e9}), 1);  // what is not known is no limit
+}
+
+TEST(Estimate, StreamsForATarget) {
+  const ModelShape shape = small_shape();
+  DecodeWork work{.streams = 9, .context = 100};
+  const double at_nine = estimate_decode(shape, kSlow, work).per_user;
+  EXPECT_EQ(streams_at(shape, kSlow, work, at_nine, 100), 9);
+  EXPECT_EQ(streams_at(shape, kSlow, work, 1, 7), 7);
+  EXPECT_EQ(streams_at(shape, kSlow, work, 1e9, 7), 0);
+}
+
+TEST(Estimate, WhatIsMissingComesFromTheDisk) {
+  const ModelShape shape = small_shape();
+  const DecodeEstimate all = estimate_decode(shape, kSlow, {}), none = estimate_decode(shape, kSlow, {.from_disk = 1});
+  const double experts = 2 * 2 * 3.0 * 256 * 128 * (0.5 + 1.0 / 32);  // layers, chosen, matrices
+  EXPECT_NEAR(none.seconds - all.seconds, experts / kSlow.disk, 1e-9);
+  EXPECT_EQ(none.bound, Bound::kDisk);
+}
+
+TEST(Estimate, PromptsInStepsAreLongerThanInOne) {
+  const ModelShape shape = small_shape();
+  const PromptEstimate one = estimate_prompt(shape, kSlow, {.tokens = 512}),
+                       many = estimate_prompt(shape, kSlow, {.tokens = 512, .chunk = 8});
+  EXPECT_LT(one.seconds, many.seconds);
+  EXPECT_LT(estimate_prompt(shape, kSlow, {.tokens = 512, .cached = 256}).seconds, one.seconds);
+}
+
+TEST(Residence, OfExperts) {
+  EXPECT_EQ(expert_residence(50, 10, 100, 0).packed, 1);     // within three quarters
+  EXPECT_EQ(expert_residence(130, 10, 100, 0).packed, 0.5);  // 65 of them, 25 stay for files
+  EXPECT_NEAR(expert_residence(130, 10, 100, 0).cached, 25.0 / 65, 1e-12);
+  EXPECT_EQ(expert_residence(80, 10, 100, 20).packed, 0.25);    // as wished
+  EXPECT_EQ(expert_residence(80, 10, 100, 20).from_disk(), 0);  // the rest is in the cache of files
+  EXPECT_EQ(expert_residence(80, 200, 100, 0).packed, 0);
+}
+
+}  // namespace
+}  // namespace deepinfer
