@@ -29,8 +29,7 @@ T value(Result<T> result) {
 }
 
 inline std::unique_ptr<Device> device_named(std::string_view name, int threads = 2) {
-  const CpuOptions options{.threads = threads};
-  return value(name == "delayed" ? make_delayed_device(options) : make_cpu_device(options));
+  return value(name == "delayed" ? make_delayed_device({.threads = threads}) : make_cpu_device({.threads = threads}));
 }
 
 // All that a client can see of one request, except when it came.

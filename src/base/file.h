@@ -26,6 +26,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  // Open as long as this is, for reads past the mapping; -1 for an empty file.
+  int descriptor() const { return fd_; }
   // Asks the system to read [offset, offset + length) ahead.
   void prefetch(size_t offset, size_t length) const;
 
@@ -34,6 +36,7 @@ class MappedFile {
   std::string path_;
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  int fd_ = -1;
 };
 
 // Writes a file piece by piece into a temporary beside `path`; commit() syncs it and renames it over `path`, so readers see

@@ -13,6 +13,7 @@
 
 #include "base/thread_pool.h"
 #include "cpu/expert_memory.h"
+#include "cpu/expert_reader.h"
 #include "cpu/kernels.h"
 #include "ops/device.h"
 
@@ -54,6 +55,13 @@ class Count {
   std::atomic<int64_t> value_{0};
 };
 
+// An expert that a product takes. `fill`: the slot that its panels go to while they are multiplied, or null.
+struct ChosenExpert {
+  int32_t expert = 0;
+  Matrix w;
+  uint8_t* fill = nullptr;
+};
+
 struct Context {
   Context(int threads, const Kernels& chosen)
       : pool(threads), kernels(chosen), workers(static_cast<size_t>(pool.size())), threads(pool.size()) {}
@@ -64,7 +72,9 @@ struct Context {
   std::vector<Scratch> workers;
   int threads;
   ExpertMemory experts;
-  std::vector<Matrix> found_experts;  // of one product
+  std::unique_ptr<ExpertReader> reader;  // null: what is not in memory is multiplied where it is mapped
+  Status failure;                        // of the first read that failed since somebody waited
+  std::vector<ChosenExpert> ready_experts, coming_experts;  // of one product
   Count weight_bytes, multiply_adds, fp4_multiply_adds, expert_uses, expert_misses, missed_bytes;
   ProductLimits limits;
   Count product_ps;  // picoseconds: the shortest products take less than a nanosecond of the limits
@@ -126,8 +136,6 @@ void each_piece(Context& context, const Rows& rows, int width, double ns_per_cha
 void run_matmul(Context& context, const MatmulParams& p);
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p);
 void pack_weight(Context& context, const Matrix& w, uint8_t* panels);
-// The experts of a product, with panels where they are in memory.
-const Matrix* find_experts(Context& context, const GroupedMatmulParams& p);
 void run_mix(Context& context, const MixParams& p);
 void run_attention(Context& context, const AttentionParams& p);
 void run_select(Context& context, const SelectParams& p);

@@ -21,13 +21,18 @@ constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512VnniKernels, &cpu::k
 constexpr int64_t kHugePage = int64_t{2} << 20;
 // Of experts, before a product takes them: what six rows choose of the release's experts (100 MB each of three products).
 constexpr int64_t kAskedAhead = int64_t{256} << 20;
+// Of experts read and not multiplied yet: a layer of one row, at the release's sizes.
+constexpr int64_t kMostStaged = int64_t{128} << 20;
 int64_t line_rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 size_t page_rounded(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const CpuOptions& options, const cpu::Kernels& kernels)
-      : context_(options.threads, kernels), expert_bytes_(options.expert_bytes) {
+  CpuDevice(CpuOptions options, const cpu::Kernels& kernels)
+      : disk_(std::move(options.disk)),
+        context_(options.threads, kernels),
+        expert_bytes_(options.expert_bytes),
+        file_pages_(options.file_pages) {
     cpu::fill_table(context_, ops_);
   }
 
@@ -54,17 +59,17 @@ class CpuDevice final : public Device {
   }
 
   // One allocation for all; each panel is packed by one thread.
-  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go) override {
+  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go, std::span<const MappedFile* const> files) override {
     if (!context_.kernels.pack_panel) return Buffer();
     const Sizes sizes = sizes_of(weights);
-    const int64_t room_left = available_memory() / 4 * 3;  // pages of mapped files count as available: nobody reads them again
+    const int64_t available = available_memory();
+    const int64_t room_left = available / 4 * 3;  // pages of mapped files count as available: nobody reads them again
     const bool lets_go = sizes.all() > room_left / 2 && let_go;
     const bool fits = (lets_go ? sizes.dense : sizes.all()) <= room_left;
     // Experts of one model at a time have places.
     const bool keeps_some = (expert_bytes_ > 0 || !fits) && sizes.experts > 0 && !context_.experts.room();
     if (sizes.dense > room_left || (!fits && !keeps_some)) return Buffer();
-    const int64_t wanted =
-        expert_bytes_ > 0 ? std::min(expert_bytes_, available_memory() - sizes.dense) : room_left - sizes.dense;
+    const int64_t wanted = expert_bytes_ > 0 ? std::min(expert_bytes_, available - sizes.dense) : room_left - sizes.dense;
     const int64_t slots = keeps_some ? std::clamp<int64_t>(wanted / sizes.slot, 1, sizes.experts) : 0;
     DI_TRY(Buffer room, allocate(static_cast<size_t>(keeps_some ? sizes.dense + slots * sizes.slot : sizes.all())));
     if (room.bytes() > kHugePage) ::madvise(room.as<void>(), room.bytes(), MADV_HUGEPAGE);
@@ -81,13 +86,24 @@ class CpuDevice final : public Device {
       at += line_rounded(cpu::packed_bytes(*w));
       if (lets_go && w->format == WeightFormat::kFp4) let_go(*w);
     }
-    if (keeps_some) context_.experts.open(room.as<uint8_t>(static_cast<size_t>(at)), sizes.slot, slots, places);
+    if (keeps_some) {
+      context_.experts.open(room.as<uint8_t>(static_cast<size_t>(at)), sizes.slot, slots, places);
+      touch(room.as<uint8_t>(static_cast<size_t>(at)), slots * sizes.slot);
+      open_reader(weights, files, (sizes.experts - slots) * sizes.slot, slots * sizes.slot / 8);
+    }
     return room;
   }
 
   // Not more than the system will still have when it is used.
   void will_multiply(std::span<const Matrix> experts, const int32_t* offsets) override {
     if (!context_.experts.room()) return;
+    if (context_.reader) {
+      for (size_t e = 0; e < experts.size(); ++e) {
+        if (offsets[e + 1] == offsets[e] || experts[e].place < 0 || context_.experts.holds(experts[e].place)) continue;
+        context_.reader->want(experts[e]);
+      }
+      return context_.reader->advance();
+    }
     int64_t left = kAskedAhead;
     for (size_t e = 0; e < experts.size() && left > 0; ++e) {
       if (offsets[e + 1] == offsets[e] || experts[e].place < 0 || context_.experts.holds(experts[e].place)) continue;
@@ -113,12 +129,15 @@ class CpuDevice final : public Device {
   const OpTable& ops() const override { return ops_; }
   void host_call(std::function<void()> fn) override { fn(); }
   Ticket record() override { return ++tickets_; }
-  Status wait(Ticket) override { return {}; }
+  Status wait(Ticket) override { return std::exchange(context_.failure, {}); }
 
  protected:
   void release(void* data, size_t bytes) override {
     const auto* begin = static_cast<const uint8_t*>(data);
-    if (context_.experts.room() >= begin && context_.experts.room() < begin + bytes) context_.experts = {};
+    if (context_.experts.room() >= begin && context_.experts.room() < begin + bytes) {
+      context_.reader.reset();
+      context_.experts = {};
+    }
     ::munmap(data, page_rounded(bytes));
   }
 
@@ -143,8 +162,22 @@ class CpuDevice final : public Device {
     return out;
   }
 
+  // So that no step meets this memory for the first time, and what is left is known.
+  void touch(uint8_t* room, int64_t bytes) {
+    constexpr int64_t kPage = 4096;
+    context_.pool.run((bytes + kPage - 1) / kPage, [&](int64_t begin, int64_t end, int) {
+      for (int64_t page = begin; page < end; ++page) room[page * kPage] = 0;
+    });
+  }
+  // The page cache is the quickest place for `rest` bytes if it can hold them.
+  void open_reader(std::span<Matrix* const> weights, std::span<const MappedFile* const> files, int64_t rest, int64_t bytes) {
+    const int64_t pages = file_pages_ >= 0 ? file_pages_ : available_memory();
+    if (disk_ && pages < rest) context_.reader = cpu::ExpertReader::open(*disk_, weights, files, std::min(bytes, kMostStaged));
+  }
+
+  std::unique_ptr<DiskReads> disk_;
   cpu::Context context_;
-  int64_t expert_bytes_;
+  int64_t expert_bytes_, file_pages_;
   OpTable ops_;
   Ticket tickets_ = 0;
 };
@@ -185,10 +218,10 @@ double measure_multiply_adds(const std::string& isa, int threads, WeightFormat f
   return 0;
 }
 
-Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options) {
+Result<std::unique_ptr<Device>> make_cpu_device(CpuOptions options) {
   for (const auto* kernels : kKernelSets) {
     if (!options.isa.empty() && options.isa != kernels->isa) continue;
-    if (kernels->supported()) return std::unique_ptr<Device>(std::make_unique<CpuDevice>(options, *kernels));
+    if (kernels->supported()) return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(options), *kernels));
     if (!options.isa.empty()) {
       return unsupported(fmt::format("cpu: this machine cannot run the kernels '{}', they need {}", options.isa, kernels->needs));
     }

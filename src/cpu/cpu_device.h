@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/disk_reads.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 
@@ -24,9 +25,13 @@ struct CpuOptions {
   // Memory for routed experts: > 0 keeps those used most in so many bytes; 0 = all of them where the machine has room, else
   // what is left.
   int64_t expert_bytes = 0;
+  // Reads the others from the files of a checkpoint. Null: the system reads them when their mapping is touched, as it does where
+  // `file_pages` bytes hold them all.
+  std::unique_ptr<DiskReads> disk;
+  int64_t file_pages = -1;  // what the system has left for pages of files; < 0 = ask it
 };
 
-Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options = {});
+Result<std::unique_ptr<Device>> make_cpu_device(CpuOptions options = {});
 
 // One line of the table of kernel sets, best first.
 struct CpuKernelsInfo {

@@ -122,7 +122,9 @@ class DelayedDevice final : public Device {
   std::string isa() const override { return cpu_->isa(); }
   int32_t parallelism() const override { return cpu_->parallelism(); }
   // Weights are where the host sees them, as the mapped checkpoint is.
-  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go) override { return cpu_->pack(weights, let_go); }
+  Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go, std::span<const MappedFile* const> files) override {
+    return cpu_->pack(weights, let_go, files);
+  }
 
   Result<Buffer> allocate(size_t bytes) override {
     if (bytes == 0) return Buffer();
@@ -297,8 +299,8 @@ class DelayedDevice final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> make_delayed_device(const CpuOptions& options) {
-  DI_TRY(auto cpu, make_cpu_device(options));
+Result<std::unique_ptr<Device>> make_delayed_device(CpuOptions options) {
+  DI_TRY(auto cpu, make_cpu_device(std::move(options)));
   return std::unique_ptr<Device>(std::make_unique<DelayedDevice>(std::move(cpu)));
 }
 

@@ -15,6 +15,6 @@
 
 namespace deepinfer {
 
-Result<std::unique_ptr<Device>> make_delayed_device(const CpuOptions& options = {});
+Result<std::unique_ptr<Device>> make_delayed_device(CpuOptions options = {});
 
 }  // namespace deepinfer

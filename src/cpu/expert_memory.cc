@@ -38,9 +38,9 @@ ExpertMemory::Found ExpertMemory::use(int32_t place) {
     } else {
       const int32_t slot = coldest();
       if (slot < 0) return {};
-      Entry& other = entries_[static_cast<size_t>(owners_[static_cast<size_t>(slot)])];
-      if (other.uses >= entry.uses) return {};
-      other.slot = -1;
+      const int32_t owner = owners_[static_cast<size_t>(slot)];
+      if (owner >= 0 && entries_[static_cast<size_t>(owner)].uses >= entry.uses) return {};
+      if (owner >= 0) entries_[static_cast<size_t>(owner)].slot = -1;
       entry.slot = slot;
     }
     owners_[static_cast<size_t>(entry.slot)] = place;
@@ -54,10 +54,17 @@ int32_t ExpertMemory::coldest() const {
   int32_t best = -1;
   uint32_t least = UINT32_MAX;
   for (size_t slot = 0; slot < owners_.size(); ++slot) {
+    if (owners_[slot] < 0) return static_cast<int32_t>(slot);
     const Entry& entry = entries_[static_cast<size_t>(owners_[slot])];
     if (entry.product != product_ && entry.uses < least) best = static_cast<int32_t>(slot), least = entry.uses;
   }
   return best;
+}
+
+void ExpertMemory::forget(int32_t place) {
+  Entry& entry = entries_[static_cast<size_t>(place)];
+  if (entry.slot >= 0) owners_[static_cast<size_t>(entry.slot)] = -1;
+  entry.slot = -1;
 }
 
 void ExpertMemory::halve() {

@@ -33,6 +33,8 @@ class ExpertMemory {
     bool is_new = false;  // to be filled by the caller
   };
   Found use(int32_t place);
+  // Its slot is free again: what was to fill it did not come.
+  void forget(int32_t place);
   bool holds(int32_t place) const { return entries_[static_cast<size_t>(place)].slot >= 0; }
 
  private:
@@ -49,7 +51,7 @@ class ExpertMemory {
   int64_t slot_bytes_ = 0;
   std::vector<Entry> entries_;   // by place
   std::vector<int32_t> owners_;  // by slot
-  size_t taken_ = 0;             // slots, the first ones
+  size_t taken_ = 0;             // slots, the first ones; the owner of one that was forgotten is -1
   uint64_t product_ = 0;
   int64_t uses_left_ = 0;  // until counts are halved
 };

@@ -1,8 +1,12 @@
 // Which experts stay in memory, and that it never shows in a product.
 #include "cpu/expert_memory.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "cpu/test_values.h"
 
 namespace deepinfer {
@@ -37,29 +41,32 @@ TEST(ExpertMemory, KeepsWhatIsUsedMost) {
   EXPECT_TRUE(memory.holds(4) && memory.holds(5));  // not within the product that uses them
 }
 
-TEST(ExpertMemory, ProductsAreTheSameWithEveryBudget) {
-  constexpr int kExperts = 9, kN = 48, kK = 64, kRows = 5;
-  Random random(5);
-  std::vector<Weight> weights;
-  for (int e = 0; e < kExperts; ++e) weights.push_back(random_weight(random, WeightFormat::kFp4, kN, kK));
-  const auto codes = random.e4m3(kRows * kK), scales = random.e8m0(kRows * kK / 32);
+// Some steps of products with experts that lie in memory or, as a checkpoint's do, mapped.
+struct World {
+  static constexpr int kExperts = 9, kN = 48, kK = 64, kRows = 5;
+  static constexpr int64_t kPacked = (kN / 16) * (kK / 32) * 272;
   struct Step {
     std::vector<int32_t> offsets, pair_row;
   };
-  std::vector<Step> steps(20);
-  for (Step& step : steps) {
-    for (int e = 0; e < kExperts; ++e) {
+
+  World() : codes(random.e4m3(kRows * kK)), scales(random.e8m0(kRows * kK / 32)), steps(20) {
+    for (int e = 0; e < kExperts; ++e) weights.push_back(random_weight(random, WeightFormat::kFp4, kN, kK));
+    for (const Weight& w : weights) stored.push_back(w.matrix);
+    for (Step& step : steps) {
+      for (int e = 0; e < kExperts; ++e) {
+        step.offsets.push_back(static_cast<int32_t>(step.pair_row.size()));
+        for (int i = random.between(-3, 2); i > 0; --i) step.pair_row.push_back(random.below(kRows));
+      }
       step.offsets.push_back(static_cast<int32_t>(step.pair_row.size()));
-      for (int i = random.between(-3, 2); i > 0; --i) step.pair_row.push_back(random.below(kRows));
     }
-    step.offsets.push_back(static_cast<int32_t>(step.pair_row.size()));
   }
-  const auto run = [&](Device& device) {
-    std::vector<Matrix> table;
-    for (const Weight& w : weights) table.push_back(w.matrix);
+
+  // Every product of every step; `status`: what waiting for the steps gave, and stops at the first failure.
+  std::vector<Bf16> run(Device& device, std::span<const MappedFile* const> files = {}, Status* status = nullptr) const {
+    std::vector<Matrix> table = stored;
     std::vector<Matrix*> list;
     for (Matrix& w : table) list.push_back(&w);
-    const Buffer room = *device.pack(list);
+    const Buffer room = *device.pack(list, {}, files);
     std::vector<Bf16> out;
     for (const Step& step : steps) {
       const auto pairs = static_cast<int32_t>(step.pair_row.size());
@@ -74,28 +81,146 @@ TEST(ExpertMemory, ProductsAreTheSameWithEveryBudget) {
                                    table.data(),
                                    kExperts,
                                    out.data() + at});
+      const Status done = device.wait(device.record());
+      if (status && *status) *status = done;
     }
     return out;
-  };
+  }
+
+  Random random{5};
+  std::vector<uint8_t> codes, scales;
+  std::vector<Step> steps;
+  std::vector<Weight> weights;
+  std::vector<Matrix> stored;
+};
+
+TEST(ExpertMemory, ProductsAreTheSameWithEveryBudget) {
+  const World world;
   for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
     if (!kernels.supported) continue;
     auto whole = make_cpu_device({.threads = 2, .isa = kernels.isa});
-    const auto want = run(**whole);
+    const auto want = world.run(**whole);
     EXPECT_EQ((*whole)->counts().expert_uses, 0);
     int64_t misses = INT64_MAX;
     for (const int64_t bytes : {1, 2000, 4000, 8000, 1 << 20}) {  // of 1,632 an expert
       auto device = make_cpu_device({.threads = 2, .isa = kernels.isa, .expert_bytes = bytes});
-      EXPECT_TRUE(same_bits(run(**device), want)) << kernels.isa << " with " << bytes << " bytes";
+      EXPECT_TRUE(same_bits(world.run(**device), want)) << kernels.isa << " with " << bytes << " bytes";
       const WorkCounts counts = (*device)->counts();
       EXPECT_EQ(counts.weight_bytes, (*whole)->counts().weight_bytes);
       if (kernels.isa == std::string("portable")) continue;  // reads weights as stored
       EXPECT_LE(counts.expert_misses, misses);
-      EXPECT_EQ(counts.missed_bytes, counts.expert_misses * (kN / 16) * (kK / 32) * 272);
+      EXPECT_EQ(counts.missed_bytes, counts.expert_misses * World::kPacked);
       misses = counts.expert_misses;
-      EXPECT_TRUE(same_bits(run(**device), want)) << "the first model's memory is another's";
+      EXPECT_TRUE(same_bits(world.run(**device), want)) << "the first model's memory is another's";
     }
-    EXPECT_TRUE(misses <= kExperts || kernels.isa == "portable") << "with room for all each is read once";
+    EXPECT_TRUE(misses <= World::kExperts || kernels.isa == "portable") << "with room for all each is read once";
   }
+}
+
+// A disk whose reads come in any order, late and in parts, if they come.
+class BadDisk final : public DiskReads {
+ public:
+  explicit BadDisk(uint32_t seed, int fails_at = -1) : random_(seed), fails_at_(fails_at) {}
+  Result<int32_t> add(const MappedFile& file) override {
+    file_ = &file;
+    return 0;
+  }
+  void start(std::span<const Read> reads) override {
+    EXPECT_LE(waiting_.size() + reads.size(), kMost);
+    for (const Read& read : reads) {
+      EXPECT_TRUE(read.offset % kBlock == 0 && read.bytes % kBlock == 0 && reinterpret_cast<uintptr_t>(read.to) % kBlock == 0);
+      waiting_.push_back(read);
+    }
+  }
+  std::optional<Done> take(bool wait) override {
+    if (waiting_.empty() || (!wait && random_.below(3) > 0)) return {};
+    std::swap(waiting_[static_cast<size_t>(random_.below(static_cast<int>(waiting_.size())))], waiting_.back());
+    const Read read = waiting_.back();
+    waiting_.pop_back();
+    if (num_++ == fails_at_) return Done{read.tag, -EIO};
+    const int64_t bytes = random_.below(3) == 0 ? kBlock + random_.below(100) : read.bytes;
+    return Done{read.tag, ::pread(file_->descriptor(), read.to, static_cast<size_t>(std::min(bytes, read.bytes)), read.offset)};
+  }
+  bool in_page_cache(const void* mapped, int64_t) const override { return reinterpret_cast<uintptr_t>(mapped) % 5 == 0; }
+
+ private:
+  Random random_;
+  int fails_at_, num_ = 0;
+  const MappedFile* file_ = nullptr;
+  std::vector<Read> waiting_;
+};
+
+// The world's experts in one file, none at a block's begin, data before scales and apart from them.
+struct StoredWorld : World {
+  StoredWorld() {
+    std::string bytes(77, 'x');
+    std::vector<size_t> at;
+    for (const Weight& w : weights) {
+      at.push_back(bytes.size());
+      bytes.append(reinterpret_cast<const char*>(w.data.data()), w.data.size()).append(9001, 'x');
+    }
+    for (const Weight& w : weights) {
+      at.push_back(bytes.size());
+      bytes.append(reinterpret_cast<const char*>(w.scales.data()), w.scales.size());
+    }
+    EXPECT_TRUE(write_file(path(), bytes).ok());
+    file = std::make_unique<MappedFile>(*MappedFile::open(path()));
+    for (size_t e = 0; e < weights.size(); ++e) {
+      stored[e].data = file->bytes().data() + at[e];
+      stored[e].scales = file->bytes().data() + at[e + weights.size()];
+    }
+  }
+  std::string path() const { return folder.path() + "/experts"; }
+
+  ScratchFolder folder = *ScratchFolder::create("experts");
+  std::unique_ptr<MappedFile> file;
+};
+
+std::unique_ptr<Device> small_device(const std::string& isa, std::unique_ptr<DiskReads> disk) {
+  return *make_cpu_device({.threads = 2, .isa = isa, .expert_bytes = 4000, .disk = std::move(disk), .file_pages = 0});
+}
+
+TEST(ExpertMemory, ReadsComeInAnyOrderAndInParts) {
+  const StoredWorld world;
+  const MappedFile* files[] = {world.file.get()};
+  for (const CpuKernelsInfo& kernels : list_cpu_kernels()) {
+    if (!kernels.supported) continue;
+    const auto want = world.run(**make_cpu_device({.threads = 2, .isa = kernels.isa}));
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      const auto device = small_device(kernels.isa, std::make_unique<BadDisk>(seed));
+      Status status;
+      EXPECT_TRUE(same_bits(world.run(*device, files, &status), want)) << kernels.isa << " with seed " << seed;
+      EXPECT_TRUE(status.ok());
+    }
+  }
+}
+
+TEST(ExpertMemory, AReadThatFailsIsAnErrorOfItsStep) {
+  const StoredWorld world;
+  const MappedFile* files[] = {world.file.get()};
+  if (list_cpu_kernels()[0].isa == "portable") return;
+  const auto want = world.run(**make_cpu_device({.threads = 2}));
+  for (const int number : {0, 1, 20}) {
+    const auto device = small_device("", std::make_unique<BadDisk>(1, number));
+    Status status;
+    world.run(*device, files, &status);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message.find(world.path() + ": cannot read experts at byte "), 0) << status.error().message;
+    EXPECT_TRUE(same_bits(world.run(*device, files), want)) << "the next ones are as ever";
+  }
+}
+
+TEST(ExpertMemory, AFileThatWasCutIsAnError) {
+  const StoredWorld world;
+  const MappedFile* files[] = {world.file.get()};
+  if (list_cpu_kernels()[0].isa == "portable") return;
+  ASSERT_EQ(::truncate(world.path().c_str(), static_cast<off_t>(world.file->bytes().size()) - 50), 0);
+  const auto device = small_device("", std::make_unique<BadDisk>(1));
+  Status status;
+  world.run(*device, files, &status);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+  EXPECT_NE(status.error().message.find("the file ends there"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

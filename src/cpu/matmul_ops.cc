@@ -84,15 +84,6 @@ void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile,
   }
 }
 
-// The next expert behind `e` that lies in the checkpoint only: it is read while `e` is computed.
-void ask_for_next(const GroupedMatmulParams& p, const Matrix* weights, int e) {
-  for (int next = e + 1; next < p.num_experts; ++next) {
-    if (p.offsets[next + 1] == p.offsets[next]) continue;
-    if (!weights[next].panels) ask_for(weights[next]);
-    return;
-  }
-}
-
 }  // namespace
 
 void run_matmul(Context& context, const MatmulParams& p) {
@@ -136,76 +127,136 @@ void pack_weight(Context& context, const Matrix& w, uint8_t* panels) {
                    1 + 16384 / step);
 }
 
-const Matrix* find_experts(Context& context, const GroupedMatmulParams& p) {
+namespace {
+
+// Notes what the product takes: what can be multiplied now, and what is still on its way.
+void choose_experts(Context& context, const GroupedMatmulParams& p) {
+  context.ready_experts.clear(), context.coming_experts.clear();
   const bool keeps = context.experts.room() != nullptr;
-  if (keeps) {
-    context.found_experts.assign(p.weights, p.weights + p.num_experts);
-    context.experts.begin();
-  }
+  if (keeps) context.experts.begin();
   for (int e = 0; e < p.num_experts; ++e) {
     const int64_t rows = int64_t{p.offsets[e + 1]} - p.offsets[e];
     if (rows == 0) continue;
-    const int64_t bytes = packed_bytes(p.weights[e]);
-    context.count_product(bytes, p.weights[e], rows);
-    if (!keeps || p.weights[e].place < 0) continue;
-    Matrix& w = context.found_experts[static_cast<size_t>(e)];
-    const ExpertMemory::Found found = context.experts.use(w.place);
-    context.expert_uses.add(1);
-    if (!found.panels || found.is_new) context.expert_misses.add(1), context.missed_bytes.add(bytes);
-    if (found.is_new) pack_weight(context, w, found.panels);
-    w.panels = found.panels;
+    ChosenExpert chosen = {e, p.weights[e]};
+    const int64_t bytes = packed_bytes(chosen.w);
+    context.count_product(bytes, chosen.w, rows);
+    bool here = true;
+    if (keeps && chosen.w.place >= 0) {
+      const ExpertMemory::Found found = context.experts.use(chosen.w.place);
+      here = found.panels && !found.is_new;
+      context.expert_uses.add(1);
+      if (!here) context.expert_misses.add(1), context.missed_bytes.add(bytes);
+      if (here) chosen.w.panels = found.panels;
+      if (found.is_new) chosen.fill = found.panels;
+    }
+    if (!here && context.reader) context.reader->want(chosen.w);
+    (here || !context.reader ? context.ready_experts : context.coming_experts).push_back(chosen);
   }
-  return keeps ? context.found_experts.data() : p.weights;
+  if (context.reader) context.reader->advance();
 }
+
+// The next expert behind `i` that lies in the checkpoint only: it is read while `i` is computed.
+void ask_for_next(const Context& context, size_t i) {
+  if (context.experts.room() && !context.reader && ++i < context.ready_experts.size() && !context.ready_experts[i].w.panels)
+    ask_for(context.ready_experts[i].w);
+}
+
+// Columns [begin, end) of one expert; what gets a slot is packed there first, while it is in this thread's caches.
+void run_expert_columns(Context& context, const GroupedMatmulParams& p, const Inputs& inputs, const ChosenExpert& chosen,
+                        int64_t begin, int64_t end, int worker) {
+  const int64_t first = p.offsets[chosen.expert], rows = p.offsets[chosen.expert + 1] - first, step = panel_bytes(chosen.w);
+  Matrix w = chosen.w;
+  for (int64_t c = begin; chosen.fill && c < end; c += kPanel)
+    context.kernels.pack_panel(w, c, chosen.fill + c / kPanel * step);
+  if (chosen.fill) w.panels = chosen.fill;
+  for (int64_t r = 0; r < rows; r += kRowBlock) {
+    context.kernels.matmul({.x = inputs.x + (first + r) * inputs.stride,
+                            .x_stride = inputs.stride,
+                            .digits = inputs.digits ? inputs.digits + first + r : nullptr,
+                            .digits_stride = inputs.rows,
+                            .rows = std::min(kRowBlock, rows - r),
+                            .w = w,
+                            .begin = begin,
+                            .end = end,
+                            .bias = nullptr,
+                            .y = p.y + (first + r) * w.n,
+                            .y_stride = w.n,
+                            .y_type = OutputType::kBf16,
+                            .y_scale = 1.0f,
+                            .scratch = context.worker(worker)});
+  }
+}
+
+// The ready experts. Work is laid out as one line, expert after expert; a column unit of an expert is as long as its rows plus
+// the cost of decoding, so equal cuts of the line are equal work.
+void run_ready_experts(Context& context, const GroupedMatmulParams& p, const Inputs& inputs) {
+  constexpr int64_t kDecodeRows = 2;
+  const int64_t k = p.weights[0].k, n = p.weights[0].n, units = (n + kPanel - 1) / kPanel;
+  const auto unit_of = [&](const ChosenExpert& c) { return p.offsets[c.expert + 1] - p.offsets[c.expert] + kDecodeRows; };
+  int64_t length = 0;
+  for (const ChosenExpert& chosen : context.ready_experts) length += units * unit_of(chosen);
+  const auto body = [&](int64_t begin, int64_t end, int worker) {
+    int64_t at = 0;
+    for (size_t i = 0; i < context.ready_experts.size() && at < end; ++i) {
+      const ChosenExpert& chosen = context.ready_experts[i];
+      const int64_t unit = unit_of(chosen);
+      // A unit belongs to the thread in whose part it starts.
+      const int64_t first = std::clamp<int64_t>((begin - at + unit - 1) / unit, 0, units);
+      const int64_t last = std::clamp<int64_t>((end - at + unit - 1) / unit, 0, units);
+      at += units * unit;
+      if (first >= last) continue;
+      ask_for_next(context, i);
+      run_expert_columns(context, p, inputs, chosen, first * kPanel, std::min(n, last * kPanel), worker);
+    }
+  };
+  context.pool.run(length, body, grain_for(static_cast<double>(kPanel * k) * kMacNs));
+}
+
+// A read that failed: its rows are zeros, and the next wait says why.
+void give_up(Context& context, const GroupedMatmulParams& p, const ChosenExpert& chosen) {
+  const int64_t first = p.offsets[chosen.expert], rows = p.offsets[chosen.expert + 1] - first;
+  std::fill_n(p.y + first * chosen.w.n, rows * chosen.w.n, Bf16{0});
+  context.experts.forget(chosen.w.place);
+  if (context.failure) context.failure = context.reader->failure();
+}
+
+// Makes those ready that have come.
+void take_arrived(Context& context, const GroupedMatmulParams& p) {
+  context.ready_experts.clear();
+  std::erase_if(context.coming_experts, [&](ChosenExpert& chosen) {
+    const Arrival arrival = context.reader->look(chosen.w);
+    if (arrival == Arrival::kComing) return false;
+    if (arrival == Arrival::kFailed) {
+      give_up(context, p, chosen);
+      context.reader->let_go(chosen.w.place);
+    } else {
+      context.ready_experts.push_back(chosen);
+    }
+    return true;
+  });
+}
+
+}  // namespace
 
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
   const int64_t pairs = live(p.pairs);
   if (pairs == 0) return;
-  const int64_t k = p.weights[0].k, n = p.weights[0].n;
+  const int64_t k = p.weights[0].k;
   const Inputs inputs = inputs_for(context, context.kernels, p.weights[0], pairs, 1);
   context.reserve_workers(matmul_scratch(p.weights[0]));
   prepare_inputs(context, context.kernels, p.weights[0], 1, inputs, [&](int64_t i, int64_t) {
     const int64_t row = p.pair_row ? p.pair_row[i] : i;
     return Input{nullptr, p.codes + row * k, p.scales + row * (k / kScaleBlock)};
   });
-  const Matrix* weights = find_experts(context, p);
-  // Work is laid out as one line, expert after expert; a column unit of an expert is as long as its rows plus the cost of
-  // decoding, so equal cuts of the line are equal work.
-  constexpr int64_t kDecodeRows = 2;
-  const int64_t units = (n + kPanel - 1) / kPanel;
-  const auto rows_of = [&](int e) { return int64_t{p.offsets[e + 1]} - p.offsets[e]; };
-  int64_t length = 0;
-  for (int e = 0; e < p.num_experts; ++e) length += rows_of(e) > 0 ? units * (rows_of(e) + kDecodeRows) : 0;
-  const auto body = [&](int64_t begin, int64_t end, int worker) {
-    int64_t at = 0;
-    for (int e = 0; e < p.num_experts && at < end; ++e) {
-      const int64_t rows = rows_of(e), unit = rows + kDecodeRows;
-      if (rows == 0) continue;
-      // A unit belongs to the thread in whose part it starts.
-      const int64_t first = std::clamp<int64_t>((begin - at + unit - 1) / unit, 0, units);
-      const int64_t last = std::clamp<int64_t>((end - at + unit - 1) / unit, 0, units);
-      at += units * unit;
-      if (first >= last) continue;
-      if (context.experts.room()) ask_for_next(p, weights, e);
-      for (int64_t r = 0; r < rows; r += kRowBlock) {
-        context.kernels.matmul({.x = inputs.x + (p.offsets[e] + r) * inputs.stride,
-                                .x_stride = inputs.stride,
-                                .digits = inputs.digits ? inputs.digits + p.offsets[e] + r : nullptr,
-                                .digits_stride = pairs,
-                                .rows = std::min(kRowBlock, rows - r),
-                                .w = weights[e],
-                                .begin = first * kPanel,
-                                .end = std::min(n, last * kPanel),
-                                .bias = nullptr,
-                                .y = p.y + (p.offsets[e] + r) * n,
-                                .y_stride = n,
-                                .y_type = OutputType::kBf16,
-                                .y_scale = 1.0f,
-                                .scratch = context.worker(worker)});
-      }
-    }
-  };
-  context.pool.run(length, body, grain_for(static_cast<double>(kPanel * k) * kMacNs));
+  choose_experts(context, p);
+  run_ready_experts(context, p, inputs);
+  while (!context.coming_experts.empty()) {
+    take_arrived(context, p);
+    if (context.ready_experts.empty() && !context.coming_experts.empty()) context.reader->wait();
+    run_ready_experts(context, p, inputs);
+    for (const ChosenExpert& chosen : context.ready_experts) context.reader->let_go(chosen.w.place);
+    context.reader->advance();
+  }
 }
 
 // The projection is a matrix product of FP32 rows; the rest is a few hundred operations per row.

@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_device.h"
 #include "cuda/cuda_device.h"
+#include "host/ring_reads.h"
 
 namespace deepinfer {
 
@@ -15,7 +16,8 @@ std::string cpu_kernels_of(const std::string& name) { return name.starts_with("c
 Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads, int64_t expert_bytes) {
   constexpr std::string_view kCuda = "cuda";
   if (name == "cpu" || name.starts_with("cpu:"))
-    return make_cpu_device({.threads = threads, .isa = cpu_kernels_of(name), .expert_bytes = expert_bytes});
+    return make_cpu_device(
+        {.threads = threads, .isa = cpu_kernels_of(name), .expert_bytes = expert_bytes, .disk = open_ring_reads()});
   if (name == kCuda) return make_cuda_device({.index = 0});
   std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(kCuda.size() + 1) : std::string_view();
   const auto takes = [&number](std::string_view word) {

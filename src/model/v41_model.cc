@@ -87,8 +87,12 @@ Result<std::unique_ptr<V41Model>> V41Model::create(Device& device, V41Options op
       checkpoint->let_go({static_cast<const uint8_t*>(w.data), static_cast<size_t>(int64_t{w.n} * w.k / 2)});
     };
   }
+  std::vector<const MappedFile*> files;
+  if (checkpoint) {
+    for (const SafetensorsFile& shard : checkpoint->shards()) files.push_back(&shard.mapping());
+  }
   const auto begin = std::chrono::steady_clock::now();
-  DI_TRY(model->packed_, device.pack(products, let_go));
+  DI_TRY(model->packed_, device.pack(products, let_go, files));
   model->pack_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return model;
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/file.h"
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "ops/ops.h"
@@ -104,10 +105,12 @@ class Device {
   // Gives each weight its `panels`, the order this device's kernels read fastest; the buffer holds them. Weights without
   // panels work, too (slower). A device that reads weights as stored changes nothing. Where memory is too short for both orders
   // at once, `let_go` is called with each FP4 weight (experts: most of a checkpoint) whose codes nobody reads any more. Where it
-  // is too short for one, FP4 weights get a `place` instead: the buffer holds those that are used most.
+  // is too short for one, FP4 weights get a `place` instead: the buffer holds those that are used most, the others are read
+  // where they lie in `files` or in their mapping; these outlive the buffer.
   using LetGo = std::function<void(const Matrix&)>;
-  virtual Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go = {}) {
-    (void)weights, (void)let_go;
+  virtual Result<Buffer> pack(std::span<Matrix* const> weights, const LetGo& let_go = {},
+                              std::span<const MappedFile* const> files = {}) {
+    (void)weights, (void)let_go, (void)files;
     return Buffer();
   }
 
