@@ -146,7 +146,7 @@ def plan(*words):
 def plan_answers_first():
     shared = '--gpus 64 --streams 4096 --prompt 77000 --answer 720 --cached 96'.split()
     lines = expect(plan(*shared, '--price-per-hour', '2.5'), 0).out.split('\n')
-    assert '510 GB on disk' in lines[0], lines[0]
+    assert '510 GB of weights' in lines[0], lines[0]
     assert [l.split()[0] for l in lines[2:7]] == ['fits', 'speed', 'limit', 'split', 'cost'], lines[:8]
     assert 'yes: ' in lines[2] and 'GPU-hours a million tokens of prompts' in lines[6] and 'at 2.50 an hour' in lines[6]
     explained = expect(plan(*shared, '--explain'), 0, 'distinct experts of a layer = 384 (1 - (1 - 6/384)^').out
@@ -165,7 +165,7 @@ def plan_json_has_the_same_rows():
         assert {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'} == row.keys(), row
     assert rows['fits']['value'] == 1 and abs(rows['disk/checkpoint']['value'] - 510.286023) < 1e-9
     assert rows['decode/gpu']['value'] < rows['decode/gpu']['limit'] and rows['memory/all']['limit'] == 141
-    assert rows['split/prefill']['value'] + rows['split/decode']['value'] == 64
+    assert rows['split/experts_over']['value'] == 64 and rows['split/prefill_per_decode']['value'] > 0
     least = json.loads(expect(plan('--gpus', '64', '--target-tokens-per-user', '60', '--json'), 0).out)['rows']
     assert [row['value'] >= 60 for row in least if row['name'] == 'decode/user'] == [True]
 

@@ -24,7 +24,7 @@ struct DecodeWork {
 };
 struct DecodeEstimate {
   StepCost step;                                // with the draft pass
-  double exchange = 0, disk = 0, barriers = 0;  // seconds of a step; the exchange overlaps, the others add
+  double exchange = 0, disk = 0, barriers = 0;  // seconds of a step; the exchange overlaps with it, the disk with experts
   double seconds = 0;                           // of a step, all in all
   double per_user = 0, per_device = 0;          // tokens a second
   Bound bound = Bound::kMemory;

@@ -14,6 +14,7 @@ ModelShape small_shape() {
   shape.window = 32, shape.plan.resize(2);
   return shape;
 }
+const Hardware kReads{.name = "reads", .read = 1e9, .fp4 = 1e15, .fp8 = 1e15, .wide = 1e15, .disk = 1e8};
 const Hardware kSlow{.name = "slow", .read = 1e9, .fp4 = 1e9, .fp8 = 1e9, .wide = 1e9, .disk = 1e8};
 
 TEST(Hardware, Descriptions) {
@@ -47,27 +48,27 @@ TEST(Estimate, StreamsForATarget) {
 
 TEST(Estimate, WhatIsMissingComesFromTheDisk) {
   const ModelShape shape = small_shape();
-  const DecodeEstimate all = estimate_decode(shape, kSlow, {}), none = estimate_decode(shape, kSlow, {.from_disk = 1});
+  const DecodeEstimate all = estimate_decode(shape, kReads, {}), none = estimate_decode(shape, kReads, {.from_disk = 1});
   const double experts = 2 * 2 * 3.0 * 256 * 128 * (0.5 + 1.0 / 32);  // layers, chosen, matrices
-  EXPECT_NEAR(none.seconds - all.seconds, experts / kSlow.disk, 1e-9);
+  EXPECT_NEAR(none.seconds - all.seconds, experts / kReads.disk - experts / kReads.read, 1e-9);
   EXPECT_EQ(none.bound, Bound::kDisk);
+  EXPECT_EQ(estimate_decode(shape, kReads, {.from_disk = 0.05}).seconds, all.seconds);  // behind the products of experts
 }
 
 TEST(Estimate, PromptsInStepsAreLongerThanInOne) {
   const ModelShape shape = small_shape();
-  const PromptEstimate one = estimate_prompt(shape, kSlow, {.tokens = 512}),
-                       many = estimate_prompt(shape, kSlow, {.tokens = 512, .chunk = 8});
+  const PromptEstimate one = estimate_prompt(shape, kReads, {.tokens = 512}),
+                       many = estimate_prompt(shape, kReads, {.tokens = 512, .chunk = 8});
   EXPECT_LT(one.seconds, many.seconds);
-  EXPECT_LT(estimate_prompt(shape, kSlow, {.tokens = 512, .cached = 256}).seconds, one.seconds);
+  EXPECT_LT(estimate_prompt(shape, kReads, {.tokens = 512, .cached = 256}).seconds, one.seconds);
 }
 
-TEST(Residence, OfExperts) {
-  EXPECT_EQ(expert_residence(50, 10, 100, 0).packed, 1);     // within three quarters
-  EXPECT_EQ(expert_residence(130, 10, 100, 0).packed, 0.5);  // 65 of them, 25 stay for files
-  EXPECT_NEAR(expert_residence(130, 10, 100, 0).cached, 25.0 / 65, 1e-12);
-  EXPECT_EQ(expert_residence(80, 10, 100, 20).packed, 0.25);    // as wished
-  EXPECT_EQ(expert_residence(80, 10, 100, 20).from_disk(), 0);  // the rest is in the cache of files
-  EXPECT_EQ(expert_residence(80, 200, 100, 0).packed, 0);
+TEST(ResidentExperts, ThreeQuartersOfWhatIsFreeOrAsWished) {
+  EXPECT_EQ(resident_experts(50, 10, 100, 0), 1);
+  EXPECT_EQ(resident_experts(130, 10, 100, 0), 0.5);
+  EXPECT_EQ(resident_experts(80, 10, 100, 20), 0.25);
+  EXPECT_EQ(resident_experts(80, 200, 100, 0), 0);
+  EXPECT_EQ(resident_experts(0, 10, 100, 0), 1);
 }
 
 }  // namespace

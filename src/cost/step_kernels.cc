@@ -88,15 +88,8 @@ KernelCost index(const ModelShape& shape, const Sizes& z, double rows, double ke
 }  // namespace
 
 const char* kernel_group_name(KernelGroup group) {
-  constexpr const char* kNames[kKernelGroups] = {"projections, shared expert",
-                                                 "streams, router",
-                                                 "routed experts",
-                                                 "attention",
-                                                 "index",
-                                                 "compressors",
-                                                 "engram",
-                                                 "head",
-                                                 "draft"};
+  constexpr const char* kNames[kKernelGroups] = {
+      "projections", "streams and router", "routed experts", "attention", "index", "compressors", "engram", "head", "draft"};
   return kNames[static_cast<size_t>(group)];
 }
 

@@ -39,16 +39,11 @@ MemoryPart sum_of(const std::vector<MemoryPart>& parts) {
   return sum;
 }
 
-Residence expert_residence(double experts, double others, double available, double wanted) {
-  // Packing leaves a quarter of what is free to others and to the cache of files (cpu/cpu_device.cc).
+double resident_experts(double experts, double others, double available, double wanted) {
+  // Packing leaves a quarter of what is free to others (cpu/cpu_device.cc).
   constexpr double kTaken = 0.75;
-  const double left = std::max(0.0, available - others);
-  const double room = wanted > 0 ? std::min(wanted, left) : std::max(0.0, available * kTaken - others);
-  if (experts <= 0 || (wanted <= 0 && experts <= room)) return {};
-  Residence out{.packed = std::min(1.0, room / experts)};
-  const double rest = experts * (1 - out.packed);
-  out.cached = rest > 0 ? std::min(1.0, std::max(0.0, left - experts * out.packed) / rest) : 1;
-  return out;
+  const double room = wanted > 0 ? std::min(wanted, available - others) : available * kTaken - others;
+  return experts > 0 ? std::clamp(room / experts, 0.0, 1.0) : 1;
 }
 
 }  // namespace deepinfer

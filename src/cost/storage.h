@@ -30,12 +30,8 @@ struct MemoryWork {
 std::vector<MemoryPart> memory_parts(const ModelShape& shape, const CheckpointBytes& bytes, const MemoryWork& work);
 MemoryPart sum_of(const std::vector<MemoryPart>& parts);
 
-// Of routed experts in so much memory for all of a model on a processor, the share that stays there (`wanted` > 0 bytes for
-// experts alone), and of the rest the share that the system's cache of files holds. `others` = parts beside experts.
-struct Residence {
-  double packed = 1, cached = 1;
-  double from_disk() const { return (1 - packed) * (1 - cached); }
-};
-Residence expert_residence(double experts, double others, double available, double wanted);
+// The share of its routed experts that a processor keeps in `available` bytes for all of a model, or in `wanted` > 0 bytes for
+// experts alone; the rest is read from the disk when it is used, past the cache of files. `others` = what is no expert.
+double resident_experts(double experts, double others, double available, double wanted);
 
 }  // namespace deepinfer

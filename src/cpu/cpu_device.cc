@@ -196,7 +196,7 @@ std::vector<CpuKernelsInfo> list_cpu_kernels() {
   return list;
 }
 
-double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format) {
+double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats) {
   constexpr int64_t kWork = 4000000000;  // long enough that waking the threads does not count
   for (const auto* kernels : kKernelSets) {
     if (isa != kernels->isa || !kernels->supported()) continue;
@@ -205,7 +205,7 @@ double measure_multiply_adds(const std::string& isa, int threads, WeightFormat f
     for (const auto unit : {kernels->multiply_adds, format == WeightFormat::kFp4 ? kernels->multiply_digits : nullptr}) {
       if (!unit) continue;
       const int64_t steps = kWork / unit(1);
-      for (int repeat = 0; repeat < 5; ++repeat) {
+      for (int repeat = 0; repeat < repeats; ++repeat) {
         std::atomic<int64_t> done = 0;
         const auto begin = std::chrono::steady_clock::now();
         pool.run(pool.size(), [&](int64_t, int64_t, int) { done += unit(steps); });

@@ -44,6 +44,6 @@ std::vector<CpuKernelsInfo> list_cpu_kernels();
 // Multiply-adds per second of all threads together, without weights to load: what products with this format and e4m3 inputs
 // can reach at most by the best unit that is exact. FP32 units; for e2m1 bytes, two for an input, where that is more. 0 for a
 // name that is not in the list or that this machine cannot run.
-double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format);
+double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats = 5);
 
 }  // namespace deepinfer

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/machine.h"
 #include "core/event_queue.h"
 #include "cost/room.h"
 #include "cuda/cuda_device.h"
@@ -162,21 +161,9 @@ double least_seconds(const Host& host, const Timing& timing, int32_t streams, co
   return least;
 }
 
-// Share of the experts that is missing where they do not fit memory, when they are chosen evenly; and of these, roughly, what
-// the system's cache of files does not have either.
-struct Missing {
-  double all = 0, from_disk = 0;
-};
-Missing expected_missing(const Host& host, const WorkCounts& counts) {
-  const auto* v41 = dynamic_cast<const V41Model*>(&host.whole_model());
-  if (!v41 || counts.expert_places == 0) return {};
-  Missing out{.all = 1 - static_cast<double>(counts.expert_slots) / static_cast<double>(counts.expert_places)};
-  double experts = 0;
-  for (const TensorView& tensor : v41->weights().checkpoint->tensors())
-    experts += tensor.name.find(".experts.") != std::string::npos ? static_cast<double>(tensor.data.size()) : 0;
-  const double cached = static_cast<double>(std::max<int64_t>(0, available_memory()));
-  out.from_disk = std::max(0.0, out.all - cached / experts);
-  return out;
+// Share of the experts that is missing where they do not fit memory, when they are chosen evenly.
+double expected_missing(const WorkCounts& counts) {
+  return counts.expert_places == 0 ? 0 : 1 - static_cast<double>(counts.expert_slots) / static_cast<double>(counts.expert_places);
 }
 
 // What the limit is made of: bytes, beside those of experts chosen evenly; barriers; each product's own limit; what was not in
@@ -209,7 +196,7 @@ void report_work(Host& host, const Timing& timing, int32_t streams, const Hardwa
   report.add({.name = name + "/missed", .value = static_cast<double>(work.missed_bytes) / tokens / 1e6, .unit = "MB/token"});
   report.add({.name = name + "/disk", .value = static_cast<double>(timing.disk_bytes) / tokens / 1e6, .unit = "MB/token"});
   FigureRow expected{
-      .name = name + "/experts_missed/expected", .value = 100 * expected_missing(host, host.device().counts()).all, .unit = "%"};
+      .name = name + "/experts_missed/expected", .value = 100 * expected_missing(host.device().counts()), .unit = "%"};
   if (missed > 0) expected.baseline = "measured", expected.ratio = expected.value / missed;
   report.add(std::move(expected));
 }
@@ -261,7 +248,7 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
     if (limits.processor) {
       const DecodeWork work{.streams = double{1} * streams,
                             .context = kBenchPrompt + options.tokens / 2.0,
-                            .from_disk = expected_missing(host, host.device().counts()).from_disk};
+                            .from_disk = expected_missing(host.device().counts())};
       const double expected = estimate_decode(*counted_shape(host), as_reached(limits), work).per_device;
       report_expected(fmt::format("decode/{}", streams), expected, rate(best), report);
     }
@@ -305,7 +292,7 @@ Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport&
     const PromptWork work{.tokens = double{1} * prompt,
                           .chunk = double{1} * host.engine().options().step_tokens,
                           .keep = double{1} * kept_rows(host),
-                          .from_disk = expected_missing(host, host.device().counts()).from_disk};
+                          .from_disk = expected_missing(host.device().counts())};
     report_expected(name, prompt / estimate_prompt(*counted_shape(host), as_reached(limits), work).seconds, prompt / best,
                     report);
   }

@@ -24,26 +24,34 @@ double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_
 
 // Huge pages, eight sums a thread, and asking 2 KB ahead: with one sum and small pages the loop, not the memory, was measured
 // (0.6 of this), without asking ahead 0.8.
-double measure_read_bandwidth(int threads) {
+double measure_read_bandwidth(int threads, MeasureEffort effort) {
   using Words = uint64_t __attribute__((vector_size(32)));
-  constexpr int64_t kSums = 8, kBlocks = (int64_t{1} << 30) / static_cast<int64_t>(sizeof(Words)) / kSums, kAhead = 2048;
-  const HugeVector<Words> words(static_cast<size_t>(kBlocks * kSums), Words{1, 1, 1, 1});
+  const int64_t bytes = int64_t{1} << (effort.quick ? 29 : 30);
+  constexpr int64_t kSums = 8, kAhead = 2048;
+  const int64_t blocks = bytes / static_cast<int64_t>(sizeof(Words)) / kSums;
+  HugePageAllocator<Words> memory;
+  Words* const words = memory.allocate(static_cast<size_t>(blocks * kSums));
   ThreadPool pool(threads);
+  // Touching them takes longer than all else: two seconds a GB on some machines.
+  pool.run(blocks, [&](int64_t from, int64_t to, int) {
+    std::fill(words + from * kSums, words + to * kSums, Words{1, 1, 1, 1});
+  });
   std::vector<uint64_t> seen(static_cast<size_t>(pool.size()) * 8);
   double best = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
+  for (int repeat = 0; repeat < effort.repeats(); ++repeat) {
     const double begin = now_seconds();
-    pool.run(kBlocks, [&](int64_t from, int64_t to, int worker) {
+    pool.run(blocks, [&](int64_t from, int64_t to, int worker) {
       Words sums[kSums] = {};
       for (int64_t block = from; block < to; ++block) {
-        const Words* at = words.data() + block * kSums;
+        const Words* at = words + block * kSums;
         for (int64_t line = 0; line < 256; line += 64) __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead + line);
         for (int64_t i = 0; i < kSums; ++i) sums[i] += at[i];
       }
       for (const Words& sum : sums) seen[static_cast<size_t>(worker) * 8] += sum[0] + sum[1] + sum[2] + sum[3];
     });
-    best = std::max(best, static_cast<double>(words.size() * sizeof(Words)) / (now_seconds() - begin));
+    best = std::max(best, static_cast<double>(bytes) / (now_seconds() - begin));
   }
+  memory.deallocate(words, static_cast<size_t>(blocks * kSums));
   return best;
 }
 
@@ -84,11 +92,11 @@ double measure_disk_read(const Checkpoint& checkpoint) {
   return static_cast<double>(done) / took;
 }
 
-Hardware measure_processor(const std::string& isa, int threads) {
-  const auto products = [&](WeightFormat format) { return 2 * measure_multiply_adds(isa, threads, format); };
+Hardware measure_processor(const std::string& isa, int threads, MeasureEffort effort) {
+  const auto products = [&](WeightFormat format) { return 2 * measure_multiply_adds(isa, threads, format, effort.repeats()); };
   Hardware out = unmeasured_processor();
   out.source = "measured now";
-  out.read = measure_read_bandwidth(threads);
+  out.read = measure_read_bandwidth(threads, effort);
   out.fp4 = products(WeightFormat::kFp4);
   out.fp8 = out.wide = products(WeightFormat::kF8Tile);
   out.barrier = measure_barrier(threads);

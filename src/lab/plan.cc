@@ -30,7 +30,7 @@ struct Split {
   int32_t ranks = 1, streams = 1;  // streams of one device
   std::vector<MemoryPart> parts;
   MemoryPart all;
-  Residence experts;
+  double resident = 1, from_disk = 0;  // of the experts, on a processor
   std::string problem;
   DecodeEstimate least, decode;  // at the limits, expected
   PromptEstimate least_prompt, prompt;
@@ -66,6 +66,7 @@ class Planner {
   const char* unit() const { return gpu() ? "GPU" : "machine"; }
   void line(const char* key, const std::string& text) { out_.text += fmt::format("{:<8}{}\n", key, text); }
   void row(std::string name, double value, const char* unit, std::optional<double> limit = {}) {
+    name.resize(std::min(name.size(), name.find(" (")));
     for (char& c : name) c = c == ' ' ? '_' : c;
     out_.figures.add({.name = std::move(name), .value = value, .unit = unit, .limit = limit});
   }
@@ -76,7 +77,7 @@ class Planner {
             .drafts = double{1} * o_.drafts,
             .accepted = static_cast<double>(o_.accepted),
             .ranks = split.ranks,
-            .from_disk = split.experts.from_disk()};
+            .from_disk = split.from_disk};
   }
 
   Split split_of(int32_t ranks) {
@@ -100,7 +101,7 @@ class Planner {
                             .chunk = chunk,
                             .keep = double{1} * model_.shape.window,
                             .ranks = ranks,
-                            .from_disk = out.experts.from_disk()};
+                            .from_disk = out.from_disk};
     out.least = estimate_decode(model_.shape, hw_, work), out.decode = estimate_decode(model_.shape, reached_, work);
     out.least_prompt = estimate_prompt(model_.shape, hw_, prompt);
     out.prompt = estimate_prompt(model_.shape, reached_, prompt);
@@ -111,7 +112,8 @@ class Planner {
   void check_memory(Split& split) const {
     const double have = hw_.memory_bytes, experts = gpu() ? 0 : model_.bytes.experts + model_.bytes.draft_experts;
     const double others = split.all.device - experts;
-    if (!gpu()) split.experts = expert_residence(experts, others, have, double{o_.expert_memory} * kGiga);
+    if (!gpu()) split.resident = resident_experts(experts, others, have, double{o_.expert_memory} * kGiga);
+    if (!model_.in_memory) split.from_disk = 1 - split.resident;
     const bool from_files = !gpu() && !model_.in_memory && others < have * 0.75;
     if (split.all.device > have && !from_files) {
       split.problem = fmt::format("{} memory is short by {}: {} needed, {} there", gpu() ? "device" : "main",
@@ -128,7 +130,8 @@ class Planner {
 
   // What would help where memory is short.
   std::string help() {
-    if (!gpu()) return "fewer --streams, a shorter --context, or a larger machine";
+    if (best_->problem.starts_with("disk")) return "another folder, or a larger disk";
+    if (best_->problem.starts_with("main")) return "fewer --streams, a shorter --context, or a larger machine";
     for (int32_t ranks = 2; ranks <= 64 && ranks <= model_.shape.experts; ranks *= 2) {
       if (ranks > best_->ranks && split_of(ranks).all.device <= hw_.memory_bytes)
         return fmt::format("experts shared by {} GPUs would fit", ranks);
@@ -138,35 +141,40 @@ class Planner {
 
   void write_answers() {
     const Split& s = *best_;
-    out_.text = fmt::format("{}: {} layers, {} experts, {} on disk; on {}{}, {} streams of {} + {} tokens\n\n", model_.name,
+    out_.text = fmt::format("{}: {} layers, {} experts, {} of weights; on {}{}, {} streams of {} + {} tokens\n\n", model_.name,
                             model_.shape.layers, model_.shape.experts, plan_bytes(model_.bytes.total()),
                             o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name,
-                            plan_number(double{1} * s.streams * o_.gpus), o_.prompt, o_.answer);
-    row("fits", s.problem.empty() ? 1 : 0, "1 = yes");
+                            plan_number(double{1} * s.streams * o_.gpus), plan_number(o_.prompt), plan_number(o_.answer));
+    row("fits", s.problem.empty() ? 1 : 0, "bool");
+    const std::string partly = s.resident == 1
+                                   ? ""
+                                   : fmt::format("{:.0f} % of the experts in memory, the others read from {} as they are used",
+                                                 100 * s.resident, model_.in_memory ? "where they were made" : "the disk");
     if (!s.problem.empty()) {
       line("fits", fmt::format("no: {}; {}", s.problem, help()));
+      if (!partly.empty()) line("", "then " + partly);
     } else if (gpu()) {
       line("fits", fmt::format("yes: {} of {} on each GPU; {} of main memory on each machine for tables",
                                plan_bytes(s.all.device), plan_bytes(hw_.memory_bytes), plan_bytes(s.all.host)));
-    } else if (s.experts.packed < 1) {
-      line("fits", fmt::format("yes, with {:.0f} % of the experts in memory, {:.0f} % read from the disk as they are used",
-                               100 * s.experts.packed, 100 * s.experts.from_disk()));
     } else {
-      line("fits", fmt::format("yes: {} of {}", plan_bytes(s.all.device), plan_bytes(hw_.memory_bytes)));
+      line("fits", partly.empty() ? fmt::format("yes: {} of {}", plan_bytes(s.all.device), plan_bytes(hw_.memory_bytes))
+                                  : "yes, " + partly);
     }
     if (hw_.read == 0) return line("speed", "not told: nothing was measured (--no-measure)");
-    if (s.experts.from_disk() > 0 && hw_.disk == 0)
-      return line("speed", "not told: the disk was not measured; -m FOLDER measures the one it lies on, --disk GB/s tells it");
+    if (s.from_disk > 0 && hw_.disk == 0) {
+      return line("speed",
+                  fmt::format("at most {} tokens/s, if the disk were no limit: --disk GB/s tells it, -m FOLDER measures it",
+                              plan_number(s.least.per_device)));
+    }
     write_speed(s);
     write_split(s);
   }
 
   void write_speed(const Split& s) {
-    const std::string each = gpu() ? " a GPU" : "";
-    line("speed",
-         fmt::format("{} tokens/s{} ({} at the limits), {} a user; {} until the first token", plan_number(s.decode.per_device),
-                     each, plan_number(s.least.per_device), plan_number(s.decode.per_user), plan_seconds(s.prompt.seconds)));
-    line("limit", fmt::format("{} while decoding, {} in prompts", bound_name(s.decode.bound), bound_name(s.prompt.bound)));
+    line("speed", fmt::format("{}{} tokens/s{} ({} at the limits), {} a user; {} until the first token",
+                              s.problem.empty() ? "" : "if it fitted, ", plan_number(s.decode.per_device), gpu() ? " a GPU" : "",
+                              plan_number(s.least.per_device), plan_number(s.decode.per_user), plan_seconds(s.prompt.seconds)));
+    line("limit", fmt::format("answers: {}; prompts: {}", bound_name(s.decode.bound), bound_name(s.prompt.bound)));
     if (o_.per_user > 0 && s.decode.per_user < double{o_.per_user})
       line("", fmt::format("not even one stream reaches {} tokens/s", plan_number(double{o_.per_user})));
     row("decode/user", s.decode.per_user, "tokens/s", s.least.per_user);
@@ -181,15 +189,13 @@ class Planner {
   // Work of one request in seconds of a device: its prompt alone, its answer beside others.
   void write_split(const Split& s) {
     const double prompt = s.prompt.seconds, answer = o_.answer / s.decode.per_device, share = prompt / (prompt + answer);
-    std::string text = fmt::format("prompts : answers = {:.0f} : {:.0f} of the time", 100 * share, 100 * (1 - share));
+    std::string text = fmt::format("prompts take {:.0f} % of the time, answers {:.0f} %", 100 * share, 100 * (1 - share));
     if (gpu() && o_.gpus > 1) {
-      const double prefill = std::clamp<double>(std::round(o_.gpus * share), 1, o_.gpus - 1);
-      text = fmt::format("experts over {} of {} GPUs, sequences over all; {:.0f} GPUs for prompts, {:.0f} for answers", s.ranks,
-                         o_.gpus, prefill, o_.gpus - prefill);
+      text = fmt::format("experts over {} GPUs, sequences over all; as roles of their own {} GPUs of prompts to one of answers",
+                         s.ranks, plan_number(prompt / answer));
       row("split/experts_over", s.ranks, "GPUs");
-      row("split/prefill", prefill, "GPUs");
-      row("split/decode", o_.gpus - prefill, "GPUs");
     }
+    row("split/prefill_per_decode", prompt / answer, unit());
     row("split/prompts", 100 * share, "%");
     if (model_.shape.vision) {
       const double seconds = picture_flops(model_.shape, model_.shape.vision->max_image_tokens) / reached_.wide;
@@ -216,19 +222,20 @@ class Planner {
     out_.text += fmt::format("\n{:<30}{:>12}{}\n", "holds", gpu() ? "a GPU" : "memory", gpu() ? "     its host" : "");
     for (const MemoryPart& part : best_->parts) write_part(part, {});
     write_part(best_->all, hw_.memory_bytes);
-    out_.text += fmt::format("{:<30}{:>12}\n", "checkpoint on disk", plan_bytes(model_.bytes.total()));
-    row("disk/checkpoint", model_.bytes.total() / kGiga, "GB");
+    if (!model_.in_memory) {
+      out_.text += fmt::format("{:<30}{:>12}\n", "checkpoint on disk", plan_bytes(model_.bytes.total()));
+      row("disk/checkpoint", model_.bytes.total() / kGiga, "GB");
+    }
     if (gpu()) return;
-    row("experts/in_memory", 100 * best_->experts.packed, "%");
-    row("experts/from_disk", 100 * best_->experts.from_disk(), "%");
+    row("experts/in_memory", 100 * best_->resident, "%");
+    row("experts/from_disk", 100 * best_->from_disk, "%");
   }
 
   void write_part(const MemoryPart& part, std::optional<double> limit) {
     if (part.device + part.host == 0) return;
     out_.text += fmt::format("{:<30}{:>12}", part.name, plan_bytes(part.device));
     out_.text += part.host > 0 ? fmt::format("{:>13}\n", plan_bytes(part.host)) : "\n";
-    row("memory/" + part.name.substr(0, part.name.find(" (")), part.device / kGiga, "GB",
-        limit ? std::optional(*limit / kGiga) : std::nullopt);
+    row("memory/" + part.name, part.device / kGiga, "GB", limit ? std::optional(*limit / kGiga) : std::nullopt);
     if (part.host > 0) row("host_memory/" + part.name, part.host / kGiga, "GB");
   }
 
@@ -252,7 +259,8 @@ class Planner {
     }
     for (const Split& split : splits_) {
       if (splits_.size() == 1) break;
-      out_.text += fmt::format("{:<14}{:>12}", fmt::format("{} GPUs", split.ranks), plan_bytes(split.all.device));
+      out_.text += fmt::format("{:<14}{:>12}", fmt::format("{} GPU{}", split.ranks, split.ranks > 1 ? "s" : ""),
+                               plan_bytes(split.all.device));
       if (!split.problem.empty()) {
         out_.text += "  does not fit\n";
         continue;
@@ -297,9 +305,9 @@ void Planner::write_formulas() {
                              m.hidden, m.hidden / 32, m.hidden, s.ranks - 1, s.ranks,
                              plan_bytes(s.ranks <= hw_.node ? hw_.node_send : hw_.send), plan_seconds(s.least.exchange));
   }
-  if (s.experts.packed < 1) {
-    out_.text += fmt::format("  experts from the disk = (1 - {:.2f} packed) x (1 - {:.2f} in the cache of files) = {:.2f}\n",
-                             s.experts.packed, s.experts.cached, s.experts.from_disk());
+  if (s.from_disk > 0) {
+    out_.text += fmt::format("  disk = {:.2f} of the experts' bytes / {}/s = {}; what is longer than experts take adds\n",
+                             s.from_disk, plan_bytes(hw_.disk), plan_seconds(s.least.disk));
   }
   const KvLayout layout = make_kv_layout(m);
   out_.text += fmt::format(

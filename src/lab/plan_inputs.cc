@@ -67,7 +67,7 @@ Result<Hardware> open_plan_hardware(const PlanOptions& options) {
   if (here && !options.measure) return unmeasured_processor();
   if (here) {
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = cpu_kernels_of(options.device)}));
-    return measure_processor(device->isa(), device->parallelism());
+    return measure_processor(device->isa(), device->parallelism(), {.quick = true});
   }
   Result<std::string> text = read_file(options.device);
   if (!text) {

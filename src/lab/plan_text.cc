@@ -9,7 +9,9 @@ namespace deepinfer {
 namespace {
 
 std::string three_digits(double value) {
-  return fmt::format("{:.{}f}", value, value >= 99.95 || value == 0 ? 0 : value >= 9.995 ? 1 : 2);
+  if (value == std::round(value) && value < 1000) return fmt::format("{:.0f}", value);
+  if (value < 0.995) return fmt::format("{:.2g}", value);
+  return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
 std::string scaled(double value, const char* unit) {
