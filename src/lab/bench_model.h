@@ -29,9 +29,11 @@ struct BenchModelOptions {
 // Rows decode/N (tokens/s of all streams together), decode/1/step (ms) and, asked for, decode/N/schema. On a CPU also what the
 // steps read and wait for: decode/N/weights, barriers, with_barriers (the limit with a barrier's time for each); of a checkpoint
 // larger than memory experts_missed, missed, disk.
+// Beside them what `plan` expects with the limits of this run (decode/N/expected, experts_missed/expected), and the limit of each
+// product by itself (decode/N/products: "capped by the multiply limit" holds for products, not for a step as a whole).
 Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& report);
 // Rows prefill/N (tokens/s; on a CPU the limit is what its multiply units give the products with weights) and
-// prefill/N/first_token (ms).
+// prefill/N/first_token (ms); prefill/N/expected and products as above.
 Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport& report);
 
 }  // namespace deepinfer
