@@ -164,8 +164,10 @@ def plan_json_has_the_same_rows():
     for row in rows.values():
         assert {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'} == row.keys(), row
     assert rows['fits']['value'] == 1 and abs(rows['disk/checkpoint']['value'] - 510.286023) < 1e-9
-    assert rows['decode/gpu']['value'] < rows['decode/gpu']['limit'] and rows['memory/all']['limit'] == 141
-    assert rows['split/experts_over']['value'] == 64 and rows['split/prefill_per_decode']['value'] > 0
+    assert rows['decode/gpu']['value'] <= rows['decode/gpu']['limit'] and rows['memory/all']['limit'] == 141
+    assert rows['split/prefill_per_decode']['value'] > 0
+    # Drafts send their rows, too: between machines that is the limit, and experts over fewer GPUs are quicker.
+    assert rows['split/experts_over']['value'] < 64 and rows['step/exchange']['value'] == rows['step/all']['value']
     least = json.loads(expect(plan('--gpus', '64', '--target-tokens-per-user', '60', '--json'), 0).out)['rows']
     assert [row['value'] >= 60 for row in least if row['name'] == 'decode/user'] == [True]
 

@@ -141,10 +141,11 @@ class Planner {
 
   void write_answers() {
     const Split& s = *best_;
-    out_.text = fmt::format("{}: {} layers, {} experts, {} of weights; on {}{}, {} streams of {} + {} tokens\n\n", model_.name,
-                            model_.shape.layers, model_.shape.experts, plan_bytes(model_.bytes.total()),
-                            o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name,
-                            plan_number(double{1} * s.streams * o_.gpus), plan_number(o_.prompt), plan_number(o_.answer));
+    out_.text =
+        fmt::format("{}: {} layers, {} experts, {} of weights; on {}{}, {} stream{} of {} + {} tokens\n\n", model_.name,
+                    model_.shape.layers, model_.shape.experts, plan_bytes(model_.bytes.total()),
+                    o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name, plan_number(double{1} * s.streams * o_.gpus),
+                    s.streams * o_.gpus > 1 ? "s" : "", plan_number(o_.prompt), plan_number(o_.answer));
     row("fits", s.problem.empty() ? 1 : 0, "bool");
     const std::string partly = s.resident == 1
                                    ? ""
