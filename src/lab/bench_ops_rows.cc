@@ -207,6 +207,7 @@ std::vector<Case> cases(World& w, int32_t parallelism) {
       {"sample", n * s.vocab * 4, 0, sample(w.floats, draw)},
       {"sample/sure", n * s.vocab * 4, 0, sample(w.sure, draw)},
       {"sample/top_p", n * s.vocab * 4, 0, sample(w.floats, nucleus)},
+      {"sample/sure/top_p", n * s.vocab * 4, 0, sample(w.sure, nucleus)},
       {"sample/greedy", n * s.vocab * 4, 0, sample(w.floats, greedy)},
   };
 }
