@@ -8,8 +8,8 @@
 
 #include "cpu/cpu_device.h"
 #include "host/open_device.h"
-#include "lab/measure_machine.h"
 #include "lab/bench_ops_shapes.h"
+#include "lab/measure_machine.h"
 
 namespace deepinfer {
 namespace {

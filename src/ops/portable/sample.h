@@ -14,7 +14,7 @@
 namespace deepinfer {
 inline namespace DI_ISA_NS {
 
-inline constexpr int kDrawLanes = 64;  // of passes over a row: enough to hide the latency of a maximum
+inline constexpr int kDrawLanes = 64;             // of passes over a row: enough to hide the latency of a maximum
 inline constexpr float kNever = -3.40282347e38f;  // stands for "cannot be drawn" in the row's working copy
 
 // Floats of scratch of one row.
@@ -135,8 +135,8 @@ DI_BODY int64_t heavy_tokens(const float* z, float* e, int32_t n, uint64_t total
   return count;
 }
 
-// What is left of a row by top-k and top-p. e[i] is the token's probability relative to the largest one; with `room` (n floats) it
-// is used up.
+// What is left of a row by top-k and top-p. e[i] is the token's probability relative to the largest one; with `room` (n floats)
+// it is used up.
 DI_BODY Cut truncate(const SampleRow& s, const float* z, float* e, int32_t n, float* room) {
   const auto key = [=](int64_t i) { return ordered_bits(z[i]); };
   const auto drawable = [=](int64_t i) { return uint64_t{z[i] > kNever}; };
@@ -165,8 +165,7 @@ DI_BODY Cut truncate(const SampleRow& s, const float* z, float* e, int32_t n, fl
   const float* heavy = room ? room : z;
   const int64_t heavies = room ? heavy_tokens(z, e, n, total, target, room) : n;
   const auto heavy_key = [=](int64_t i) { return ordered_bits(heavy[i]); };
-  const Cut narrow =
-      find_cut(heavies, target, heavy_key, [=](int64_t i) { return heavy_key(i) >= floor ? mass_of(e[i]) : 0; });
+  const Cut narrow = find_cut(heavies, target, heavy_key, [=](int64_t i) { return heavy_key(i) >= floor ? mass_of(e[i]) : 0; });
   return narrow.key > cut.key || narrow.ties < cut.ties ? narrow : cut;
 }
 
