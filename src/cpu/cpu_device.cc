@@ -196,26 +196,46 @@ std::vector<CpuKernelsInfo> list_cpu_kernels() {
   return list;
 }
 
-double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats) {
+namespace {
+
+// The best of units; null ones are left out.
+double multiply_adds_of(int threads, int repeats, std::initializer_list<int64_t (*)(int64_t)> units) {
   constexpr int64_t kWork = 4000000000;  // long enough that waking the threads does not count
-  for (const auto* kernels : kKernelSets) {
-    if (isa != kernels->isa || !kernels->supported()) continue;
-    ThreadPool pool(threads);
-    double best = 0;
-    for (const auto unit : {kernels->multiply_adds, format == WeightFormat::kFp4 ? kernels->multiply_digits : nullptr}) {
-      if (!unit) continue;
-      const int64_t steps = kWork / unit(1);
-      for (int repeat = 0; repeat < repeats; ++repeat) {
-        std::atomic<int64_t> done = 0;
-        const auto begin = std::chrono::steady_clock::now();
-        pool.run(pool.size(), [&](int64_t, int64_t, int) { done += unit(steps); });
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        best = std::max(best, static_cast<double>(done.load()) / took.count());
-      }
+  ThreadPool pool(threads);
+  double best = 0;
+  for (const auto unit : units) {
+    if (!unit) continue;
+    const int64_t steps = kWork / unit(1);
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      std::atomic<int64_t> done = 0;
+      const auto begin = std::chrono::steady_clock::now();
+      pool.run(pool.size(), [&](int64_t, int64_t, int) { done += unit(steps); });
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      best = std::max(best, static_cast<double>(done.load()) / took.count());
     }
-    return best;
   }
-  return 0;
+  return best;
+}
+
+const cpu::Kernels* supported_kernels(const std::string& isa) {
+  for (const auto* kernels : kKernelSets) {
+    if (isa == kernels->isa && kernels->supported()) return kernels;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats) {
+  const cpu::Kernels* kernels = supported_kernels(isa);
+  if (!kernels) return 0;
+  return multiply_adds_of(threads, repeats,
+                          {kernels->multiply_adds, format == WeightFormat::kFp4 ? kernels->multiply_digits : nullptr});
+}
+
+double measure_multiply_scores(const std::string& isa, int threads) {
+  const cpu::Kernels* kernels = supported_kernels(isa);
+  return kernels ? multiply_adds_of(threads, 5, {kernels->multiply_adds, kernels->multiply_bytes}) : 0;
 }
 
 Result<std::unique_ptr<Device>> make_cpu_device(CpuOptions options) {

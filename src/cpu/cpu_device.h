@@ -45,5 +45,7 @@ std::vector<CpuKernelsInfo> list_cpu_kernels();
 // can reach at most by the best unit that is exact. FP32 units; for e2m1 bytes, two for an input, where that is more. 0 for a
 // name that is not in the list or that this machine cannot run.
 double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats = 5);
+// The same of index scores, e2m1 by e2m1: FP32 units, or bytes, one for an input.
+double measure_multiply_scores(const std::string& isa, int threads);
 
 }  // namespace deepinfer

@@ -157,6 +157,8 @@ struct Kernels {
   void (*q8_row)(const uint8_t* codes, const uint8_t* scales, int width, float* out);
   void (*q4e4_row)(const uint8_t* packed, const uint8_t* scales, int width, float* out);
   const RowKernels* rows;
+  // As multiply_adds(), of e2m1 and e2m1 (index scores) by bytes of one digit; null: by FP32.
+  int64_t (*multiply_bytes)(int64_t steps);
 };
 
 extern const Kernels kPortableKernels;

@@ -122,6 +122,7 @@ const Kernels kPortableKernels = {"portable",
                                   score,
                                   q8_row,
                                   q4e4_row,
-                                  &kPortableRows};
+                                  &kPortableRows,
+                                  nullptr};
 
 }  // namespace deepinfer::cpu

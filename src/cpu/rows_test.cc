@@ -39,6 +39,26 @@ TEST(CpuRows, QuantiseAsThePortableBody) {
   }
 }
 
+TEST(CpuRows, CollapseAndNormAsThePortableBody) {
+  Random random(13);
+  constexpr int kRows = 7, kStreams = 4;
+  for (const int hidden : {8, 16, 176}) {
+    const auto x = random.bf16(int64_t{kRows} * kStreams * hidden), weight = random.bf16(hidden);
+    const auto pre = random.f32(kRows * kStreams);
+    std::vector<Bf16> want(static_cast<size_t>(kRows * hidden)), want_collapsed = want;
+    const int32_t count = kRows;
+    CollapseNormParams p = {{&count, kRows},       x.data(), pre.data(), weight.data(), want.data(),
+                            want_collapsed.data(), hidden,   kStreams,   1e-6f};
+    for (int r = 0; r < kRows; ++r) collapse_norm_row(p, r);
+    for (const auto& device : all_devices()) {
+      std::vector<Bf16> got(want.size()), collapsed = got;
+      p.u = got.data(), p.collapsed = collapsed.data();
+      device->ops().collapse_norm(p);
+      EXPECT_TRUE(same_bits(got, want) && same_bits(collapsed, want_collapsed)) << describe(*device) << " " << hidden;
+    }
+  }
+}
+
 // The noise of every token, taken plainly.
 int32_t plain_draw(const std::vector<float>& logits, const SampleRow& s) {
   int32_t token = -1;

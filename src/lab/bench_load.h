@@ -13,8 +13,8 @@
 namespace deepinfer {
 
 // Rows load/packed (MB of weights once packed and of tensors read as stored, by the checkpoint's) and load/pack (seconds by those
-// of reading the same bytes in this run: files through the page cache, a checkpoint in memory by copying). None where the device
-// packs nothing.
+// of reading as many bytes into new memory in this run: of a file in the page cache, of a checkpoint in memory by copying). None
+// where the device packs nothing.
 Status bench_load(Host& host, FigureReport& report);
 
 }  // namespace deepinfer

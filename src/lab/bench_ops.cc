@@ -126,11 +126,18 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     DI_TRY(const auto device, make_cpu_device({.threads = options.threads, .isa = kernels.isa}));
     const Limits limits = {bandwidth, 2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kF8Tile),
                            2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kFp4)};
+    const double scores = 2 * measure_multiply_scores(kernels.isa, options.threads);
     report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = limits.multiply / 1e9, .unit = "GFLOP/s"});
-    report.add({.name = fmt::format("multiply/{}/fp4", kernels.isa), .value = limits.multiply_fp4 / 1e9, .unit = "GFLOP/s"});
+    for (const auto& [what, rate] : {std::pair{"fp4", limits.multiply_fp4}, {"scores", scores}}) {
+      report.add({.name = fmt::format("multiply/{}/{}", kernels.isa, what),
+                  .value = rate / 1e9,
+                  .unit = "GFLOP/s",
+                  .baseline = "FP32 units",
+                  .ratio = rate / limits.multiply});
+    }
     for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
-    DI_CHECK_OK(bench_ops_rows(*device, options, bandwidth, limits.multiply, report));
+    DI_CHECK_OK(bench_ops_rows(*device, options, {bandwidth, limits.multiply, scores}, report));
   }
   return {};
 }

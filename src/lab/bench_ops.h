@@ -36,7 +36,10 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report);
 Status bench_ops_gpu(Device& device, const BenchOpsOptions& options, FigureReport& report);
 // Rows ops/ISA/NAME/ROWS of what is no product with a weight: select, attention and others of a step. Limits: what they read,
 // from memory, and what they multiply; those that stay in caches may pass the first.
-Status bench_ops_rows(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
+struct RowLimits {
+  double bandwidth, multiply, scores;  // bytes and FLOPs a second; FLOPs of index scores
+};
+Status bench_ops_rows(Device& device, const BenchOpsOptions& options, const RowLimits& limits, FigureReport& report);
 // On a CPU `multiply` FLOPs a second are a limit beside the bandwidth; 0 = not measured.
 Status bench_ops_experts(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report);
 

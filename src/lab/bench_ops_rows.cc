@@ -207,6 +207,7 @@ std::vector<Case> cases(World& w, int32_t parallelism) {
       {"sample", n * s.vocab * 4, 0, sample(w.floats, draw)},
       {"sample/sure", n * s.vocab * 4, 0, sample(w.sure, draw)},
       {"sample/top_p", n * s.vocab * 4, 0, sample(w.floats, nucleus)},
+      {"sample/sure/top_p", n * s.vocab * 4, 0, sample(w.sure, nucleus)},
       {"sample/greedy", n * s.vocab * 4, 0, sample(w.floats, greedy)},
   };
 }
@@ -230,7 +231,7 @@ double seconds_a_call(const OpTable& ops, const Case& c, int32_t repeats) {
 
 }  // namespace
 
-Status bench_ops_rows(Device& device, const BenchOpsOptions& options, double bandwidth, double multiply, FigureReport& report) {
+Status bench_ops_rows(Device& device, const BenchOpsOptions& options, const RowLimits& limits, FigureReport& report) {
   DI_TRY(const RandomSpec spec, parse_random_spec("v41"));
   const EngramTable table(spec.shape.engram_dim);
   for (const int32_t rows : {1, 8, 64}) {
@@ -239,7 +240,8 @@ Status bench_ops_rows(Device& device, const BenchOpsOptions& options, double ban
       FigureRow row{.name = fmt::format("ops/{}/{}/{}", device.isa(), c.name, rows)};
       if (row.name.find(options.only) == std::string::npos) continue;
       const double took = seconds_a_call(device.ops(), c, options.repeats);
-      const double ideal = std::max(c.bytes / bandwidth, c.flops / multiply);
+      const bool scores = std::string_view(c.name).starts_with("select");
+      const double ideal = std::max(c.bytes / limits.bandwidth, c.flops / (scores ? limits.scores : limits.multiply));
       const double amount = c.flops > 0 ? c.flops : c.bytes;
       row.value = amount / took / 1e9;
       row.unit = c.flops > 0 ? "GFLOP/s" : "GB/s";

@@ -9,7 +9,7 @@
 
 namespace deepinfer {
 
-// Matrices of the release (model.md section 3): attention and shared experts, head, the two shapes of a routed expert.
+// Matrices of the release (model.md section 3): attention and shared experts, what stays BF16, the two shapes of a routed expert.
 struct BenchShape {
   WeightFormat format;
   const char* name;

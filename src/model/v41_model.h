@@ -105,7 +105,7 @@ class V41Model final : public LanguageModel {
   std::string fingerprint_;
   // Device constants: rotary frequencies of window and compressed layers [2, RD/2], Engram tables.
   Buffer constants_;
-  Buffer packed_;                  // the weights in the device's order
+  Buffer packed_;  // the weights in the device's order
   double pack_seconds_ = 0;
   std::vector<Buffer> uploaded_;   // of a device that cannot read the mapped checkpoint
   std::optional<Weights> placed_;  // pointers into `uploaded_`

@@ -14,7 +14,7 @@
 namespace deepinfer {
 inline namespace DI_ISA_NS {
 
-inline constexpr int kDrawLanes = 64;  // of passes over a row: enough to hide the latency of a maximum
+inline constexpr int kDrawLanes = 64;             // of passes over a row: enough to hide the latency of a maximum
 inline constexpr float kNever = -3.40282347e38f;  // stands for "cannot be drawn" in the row's working copy
 
 // Floats of scratch of one row.
@@ -117,29 +117,55 @@ DI_BODY void fill_logprobs(const SampleRow& s, const float* z, int32_t n, float 
 // exp((z - top) / T) in units of 2^-40.
 DI_BODY uint64_t mass_of(float e) { return static_cast<uint64_t>(e * 1099511627776.0f); }
 
-// What is left of a row by top-k and top-p. e[i] is the token's probability relative to the largest one.
-DI_BODY Cut truncate(const SampleRow& s, const float* z, const float* e, int32_t n) {
+// Tokens that a prefix of mass `target` can hold, in order: their logits to `z_out`, their probabilities to the front of `e`. All
+// others, lighter than a token's share of what the prefix leaves out, weigh less than that together.
+DI_BODY int64_t heavy_tokens(const float* z, float* e, int32_t n, uint64_t total, uint64_t target, float* z_out) {
+  const float least = static_cast<float>((total - target) / static_cast<uint64_t>(n)) * 0x1p-40f * 0.999f;
+  int64_t count = 0;
+  for (int32_t begin = 0; begin < n; begin += kDrawLanes) {
+    const int32_t end = begin + kDrawLanes < n ? begin + kDrawLanes : n;
+    int any = 0;
+    for (int32_t i = begin; i < end; ++i) any |= e[i] >= least;
+    for (int32_t i = begin; any != 0 && i < end; ++i) {
+      const float logit = z[i], weight = e[i];
+      z_out[count] = logit, e[count] = weight;
+      count += weight >= least;
+    }
+  }
+  return count;
+}
+
+// What is left of a row by top-k and top-p. e[i] is the token's probability relative to the largest one; with `room` (n floats)
+// it is used up.
+DI_BODY Cut truncate(const SampleRow& s, const float* z, float* e, int32_t n, float* room) {
   const auto key = [=](int64_t i) { return ordered_bits(z[i]); };
   const auto drawable = [=](int64_t i) { return uint64_t{z[i] > kNever}; };
   Cut cut = {0, int64_t{n}};
   uint64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) count += drawable(i);
+  for (int64_t i = 0; s.top_k > 0 && i < n; ++i) count += drawable(i);
   if (s.top_k > 0 && static_cast<uint64_t>(s.top_k) < count) cut = find_cut(n, static_cast<uint64_t>(s.top_k), key, drawable);
   if (s.top_p >= 1.0f) return cut;
   // Above the cut all count, at the cut the first `ties`; as these weigh the same, which ones they are does not matter here.
   uint64_t total = 0, at_cut = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t mass = mass_of(e[i]);
-    total += key(i) > cut.key ? mass : 0;
-    at_cut = key(i) == cut.key ? mass : at_cut;
+  if (cut.key == 0) {
+    for (int64_t i = 0; i < n; ++i) total += mass_of(e[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      const uint64_t mass = mass_of(e[i]);
+      total += key(i) > cut.key ? mass : 0;
+      at_cut = key(i) == cut.key ? mass : at_cut;
+    }
+    total += at_cut * static_cast<uint64_t>(cut.ties);
   }
-  if (cut.key > 0) total += at_cut * static_cast<uint64_t>(cut.ties);
   const double wanted = static_cast<double>(s.top_p) * static_cast<double>(total);
   uint64_t target = static_cast<uint64_t>(wanted);
   target += static_cast<double>(target) < wanted;
   target = target < 1 ? 1 : target > total ? total : target;
   const uint32_t floor = cut.key;
-  const Cut narrow = find_cut(n, target, key, [=](int64_t i) { return key(i) >= floor ? mass_of(e[i]) : 0; });
+  const float* heavy = room ? room : z;
+  const int64_t heavies = room ? heavy_tokens(z, e, n, total, target, room) : n;
+  const auto heavy_key = [=](int64_t i) { return ordered_bits(heavy[i]); };
+  const Cut narrow = find_cut(heavies, target, heavy_key, [=](int64_t i) { return heavy_key(i) >= floor ? mass_of(e[i]) : 0; });
   return narrow.key > cut.key || narrow.ties < cut.ties ? narrow : cut;
 }
 
@@ -236,7 +262,7 @@ DI_BODY void relative_probabilities(const SampleRow& s, const float* z, float* e
 DI_BODY uint64_t kept_masses(const SampleRow& s, const float* z, float* e, int32_t n, float top) {
   relative_probabilities(s, z, e, n, top);
   Cut cut = {0, 0};
-  if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, n);
+  if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, n, nullptr);
   uint64_t total = 0;
   for (int32_t i = 0; i < n; ++i) {
     const uint32_t k = ordered_bits(z[i]);
@@ -319,7 +345,7 @@ DI_BODY void sample_row(const SampleParams& p, int64_t row, float* scratch, Word
     float* e = scratch + p.vocab;
     if (s.top_p < 1.0f || s.min_p > 0.0f) relative_probabilities(s, z, e, p.vocab, z[first]);
     Cut cut = {0, 0};
-    if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, p.vocab);
+    if (s.top_k > 0 || s.top_p < 1.0f) cut = truncate(s, z, e, p.vocab, z != scratch && !(s.min_p > 0.0f) ? scratch : nullptr);
     result.token = draw(s, z, e, p.vocab, first, cut, words);
   }
   fill_logprobs(s, z, p.vocab, first >= 0 ? z[first] : 0.0f, result);
