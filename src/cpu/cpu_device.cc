@@ -15,8 +15,8 @@ namespace deepinfer {
 namespace {
 
 // Best first. A new instruction set is one file and one line here.
-constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512VnniKernels, &cpu::kAvx512Kernels, &cpu::kAvx2Kernels,
-                                               &cpu::kPortableKernels};
+constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512GfniKernels, &cpu::kAvx512VnniKernels, &cpu::kAvx512Kernels,
+                                               &cpu::kAvx2Kernels, &cpu::kPortableKernels};
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 // Of experts, before a product takes them: what six rows choose of the release's experts (100 MB each of three products).

@@ -165,5 +165,6 @@ extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
+extern const Kernels kAvx512GfniKernels;
 
 }  // namespace deepinfer::cpu

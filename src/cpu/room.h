@@ -1,7 +1,7 @@
 // cpu - the operations on a host processor.
 //
-// cpu_device.h: the device that serves; kernels are chosen once from an ordered list (avx512vnni, avx512, avx2, portable)
-// or forced by name. delayed_device.h: a device for tests that runs everything late and hides its memory from the host.
+// cpu_device.h: the device that serves; kernels are chosen once from an ordered list (avx512gfni, avx512vnni, avx512, avx2,
+// portable) or forced by name. delayed_device.h: a device for tests that runs everything late and hides its memory from the host.
 // Promise: every kernel set gives the same bits, for any number of threads and any company of rows.
 //
 //   auto device = make_cpu_device({.threads = 2});

@@ -19,11 +19,15 @@ struct V16 {
 // Accumulators of a tile: rows x columns (x 2 registers) leave room for the operands among 16 registers.
 constexpr int kTileRows = 2, kTileColumns = 2, kValueWide = 1, kMixedQueries = 4;
 constexpr int kChains = 5;  // V16 sums that hide the latency of a multiply-add and fit the registers
-// Products with weights: rows that share weights as they are decoded, those of e4m3 that pass twice (none), their panels and sums
-// at once; rows and panels of a tile of many rows (12 registers of sums, two of weights, an input).
-constexpr int kFewRows = 6, kPassedRows = 6, kPanelsAtOnce = 4, kSumsAtOnce = 6, kRowTile = 6, kManyPanels = 1;
+// Products with weights: rows that share weights as they are decoded, with four panels, with two; rows that pass as often as
+// needed over panels; sums whose order of use is the compiler's; rows and panels of a tile of many rows (12 registers of sums,
+// two of weights, an input).
+constexpr int kFewRows = 6, kFourPanelRows = 1, kTwoPanelRows = 3, kFreeSums = 0, kRowTile = 6, kManyPanels = 1;
+template <WeightFormat F>
+constexpr int kPassedRows = 16;
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 inline V16 zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V16 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -51,8 +55,9 @@ inline void load_bf16_pairs(const uint8_t* p, V16* out) {
   out[1] = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
 }
 
-// Bytes of two e4m3 columns, the even one low, times 2^-120 (ops/portable/quant.h): as BF16, then as above.
-inline void load_e4m3_pairs(const uint8_t* p, V16* out) {
+// Pair k of a block's e4m3 columns, times 2^-120 (ops/portable/quant.h): bytes, the even one low, as BF16, then as above.
+inline void load_e4m3_pairs(const uint8_t* block, int k, V16* out) {
+  const uint8_t* p = block + 32 * k;
   const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0x87F0)), upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
   const __m256i low =
       _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 4), mask);
@@ -61,6 +66,9 @@ inline void load_e4m3_pairs(const uint8_t* p, V16* out) {
   out[0] = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
   out[1] = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
 }
+
+// Pairs of packed columns as load_e4m3_pairs() takes them.
+inline void order_e4m3(uint8_t*, int64_t) {}
 
 // The bits of e4m3 moved up by 7 are an FP16 of 2^-8 times the value, subnormals included. The sign, which sign extension
 // leaves in bits 15..7, survives in bit 15 only.
