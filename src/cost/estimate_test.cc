@@ -69,6 +69,8 @@ TEST(ResidentExperts, ThreeQuartersOfWhatIsFreeOrAsWished) {
   EXPECT_EQ(resident_experts(80, 10, 100, 20), 0.25);
   EXPECT_EQ(resident_experts(80, 200, 100, 0), 0);
   EXPECT_EQ(resident_experts(0, 10, 100, 0), 1);
+  EXPECT_EQ(experts_from_disk(80, 0.25, 61), 0);  // the cache of files has them
+  EXPECT_EQ(experts_from_disk(80, 0.25, 59), 0.75);
 }
 
 }  // namespace

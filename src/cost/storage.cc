@@ -46,4 +46,8 @@ double resident_experts(double experts, double others, double available, double 
   return experts > 0 ? std::clamp(room / experts, 0.0, 1.0) : 1;
 }
 
+double experts_from_disk(double experts, double resident, double left) {
+  return experts * (1 - resident) > left ? 1 - resident : 0;
+}
+
 }  // namespace deepinfer

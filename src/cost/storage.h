@@ -31,7 +31,10 @@ std::vector<MemoryPart> memory_parts(const ModelShape& shape, const CheckpointBy
 MemoryPart sum_of(const std::vector<MemoryPart>& parts);
 
 // The share of its routed experts that a processor keeps in `available` bytes for all of a model, or in `wanted` > 0 bytes for
-// experts alone; the rest is read from the disk when it is used, past the cache of files. `others` = what is no expert.
+// experts alone. `others` = what is no expert.
 double resident_experts(double experts, double others, double available, double wanted);
+// The share that is read from the disk when it is used: what is not resident, unless the cache of files has room for all of that
+// in the `left` bytes; else it is read past that cache.
+double experts_from_disk(double experts, double resident, double left);
 
 }  // namespace deepinfer

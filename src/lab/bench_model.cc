@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/machine.h"
 #include "core/event_queue.h"
 #include "cost/room.h"
 #include "cuda/cuda_device.h"
@@ -166,6 +167,15 @@ double expected_missing(const WorkCounts& counts) {
   return counts.expert_places == 0 ? 0 : 1 - static_cast<double>(counts.expert_slots) / static_cast<double>(counts.expert_places);
 }
 
+double expected_from_disk(const Host& host, const WorkCounts& counts) {
+  const double missing = expected_missing(counts);
+  if (missing == 0) return 0;
+  double experts = 0;
+  for (const TensorView& tensor : dynamic_cast<const V41Model&>(host.whole_model()).weights().checkpoint->tensors())
+    experts += tensor.name.find(".experts.") != std::string::npos ? static_cast<double>(tensor.data.size()) : 0;
+  return experts_from_disk(experts, 1 - missing, static_cast<double>(available_memory()));
+}
+
 // What the limit is made of: bytes, beside those of experts chosen evenly; barriers; each product's own limit; what was not in
 // memory.
 void report_work(Host& host, const Timing& timing, int32_t streams, const Hardware& limits, FigureReport& report) {
@@ -248,7 +258,7 @@ Status bench_decode(Host& host, const BenchModelOptions& options, FigureReport& 
     if (limits.processor) {
       const DecodeWork work{.streams = double{1} * streams,
                             .context = kBenchPrompt + options.tokens / 2.0,
-                            .from_disk = expected_missing(host.device().counts())};
+                            .from_disk = expected_from_disk(host, host.device().counts())};
       const double expected = estimate_decode(*counted_shape(host), as_reached(limits), work).per_device;
       report_expected(fmt::format("decode/{}", streams), expected, rate(best), report);
     }
@@ -292,7 +302,7 @@ Status bench_prefill(Host& host, const BenchModelOptions& options, FigureReport&
     const PromptWork work{.tokens = double{1} * prompt,
                           .chunk = double{1} * host.engine().options().step_tokens,
                           .keep = double{1} * kept_rows(host),
-                          .from_disk = expected_missing(host.device().counts())};
+                          .from_disk = expected_from_disk(host, host.device().counts())};
     report_expected(name, prompt / estimate_prompt(*counted_shape(host), as_reached(limits), work).seconds, prompt / best,
                     report);
   }

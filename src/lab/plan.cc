@@ -113,7 +113,7 @@ class Planner {
     const double have = hw_.memory_bytes, experts = gpu() ? 0 : model_.bytes.experts + model_.bytes.draft_experts;
     const double others = split.all.device - experts;
     if (!gpu()) split.resident = resident_experts(experts, others, have, double{o_.expert_memory} * kGiga);
-    if (!model_.in_memory) split.from_disk = 1 - split.resident;
+    if (!model_.in_memory) split.from_disk = experts_from_disk(experts, split.resident, have - others - experts * split.resident);
     const bool from_files = !gpu() && !model_.in_memory && others < have * 0.75;
     if (split.all.device > have && !from_files) {
       split.problem = fmt::format("{} memory is short by {}: {} needed, {} there", gpu() ? "device" : "main",
@@ -147,10 +147,10 @@ class Planner {
                     o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name, plan_number(double{1} * s.streams * o_.gpus),
                     s.streams * o_.gpus > 1 ? "s" : "", plan_number(o_.prompt), plan_number(o_.answer));
     row("fits", s.problem.empty() ? 1 : 0, "bool");
-    const std::string partly = s.resident == 1
-                                   ? ""
-                                   : fmt::format("{:.0f} % of the experts in memory, the others read from {} as they are used",
-                                                 100 * s.resident, model_.in_memory ? "where they were made" : "the disk");
+    const std::string partly =
+        s.resident == 1 ? ""
+                        : fmt::format("{:.0f} % of the experts in memory, the others read from {} as they are used",
+                                      100 * s.resident, s.from_disk == 0 ? "where the system keeps files" : "the disk");
     if (!s.problem.empty()) {
       line("fits", fmt::format("no: {}; {}", s.problem, help()));
       if (!partly.empty()) line("", "then " + partly);
