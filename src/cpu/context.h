@@ -72,8 +72,8 @@ struct Context {
   std::vector<Scratch> workers;
   int threads;
   ExpertMemory experts;
-  std::unique_ptr<ExpertReader> reader;  // null: what is not in memory is multiplied where it is mapped
-  Status failure;                        // of the first read that failed since somebody waited
+  std::unique_ptr<ExpertReader> reader;                     // null: what is not in memory is multiplied where it is mapped
+  Status failure;                                           // of the first read that failed since somebody waited
   std::vector<ChosenExpert> ready_experts, coming_experts;  // of one product
   Count weight_bytes, multiply_adds, fp4_multiply_adds, expert_uses, expert_misses, missed_bytes;
   ProductLimits limits;

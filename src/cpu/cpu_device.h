@@ -2,8 +2,8 @@
 //
 // Every call has finished when it returns; record() and wait() cost nothing. Work is spread over a thread pool by rows,
 // output columns, heads or cache entries, never so that a result depends on the split. After warm-up no operation
-// allocates: scratch grows to the largest shape seen and stays. Experts of a checkpoint larger than memory are read as they are
-// used; those used most stay, packed (expert_memory.h).
+// allocates: scratch grows to the largest shape seen and stays. Of experts of a checkpoint larger than memory those used most
+// stay, packed (expert_memory.h); the others are read when they are chosen (expert_reader.h), and a read that fails is wait()'s.
 // Threads: one at a time; the pool's workers are the device's own.
 //
 //   auto device = make_cpu_device({.threads = 2, .isa = "avx2"});

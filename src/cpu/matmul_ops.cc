@@ -89,6 +89,7 @@ void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile,
 void run_matmul(Context& context, const MatmulParams& p) {
   const int64_t n = live(p.rows), k = p.w.k;
   if (n == 0) return;
+  if (context.reader) context.reader->advance();  // so that the disk is never idle for long
   context.count_product(packed_bytes(p.w), p.w, n);
   context.reserve_workers(matmul_scratch(p.w));
   // Groups that begin within a panel are rare (no released size has them).
@@ -166,8 +167,7 @@ void run_expert_columns(Context& context, const GroupedMatmulParams& p, const In
                         int64_t begin, int64_t end, int worker) {
   const int64_t first = p.offsets[chosen.expert], rows = p.offsets[chosen.expert + 1] - first, step = panel_bytes(chosen.w);
   Matrix w = chosen.w;
-  for (int64_t c = begin; chosen.fill && c < end; c += kPanel)
-    context.kernels.pack_panel(w, c, chosen.fill + c / kPanel * step);
+  for (int64_t c = begin; chosen.fill && c < end; c += kPanel) context.kernels.pack_panel(w, c, chosen.fill + c / kPanel * step);
   if (chosen.fill) w.panels = chosen.fill;
   for (int64_t r = 0; r < rows; r += kRowBlock) {
     context.kernels.matmul({.x = inputs.x + (first + r) * inputs.stride,

@@ -60,8 +60,8 @@ class RingReads final : public DiskReads {
       const Read& read = reads[reads.size() - left];
       io_uring_prep_nop(entries[reads.size() - left]);
       io_uring_sqe_set_data64(entries[reads.size() - left], kNobody);
-      const ssize_t got =
-          ::pread(files_[static_cast<size_t>(read.file)], read.to, static_cast<size_t>(read.bytes), static_cast<off_t>(read.offset));
+      const ssize_t got = ::pread(files_[static_cast<size_t>(read.file)], read.to, static_cast<size_t>(read.bytes),
+                                  static_cast<off_t>(read.offset));
       refused_[num_refused_++] = {read.tag, got < 0 ? -errno : got};
     }
   }

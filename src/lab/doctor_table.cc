@@ -3,6 +3,7 @@
 #include "cpu/cpu_device.h"
 #include "host/host.h"
 #include "host/open_device.h"
+#include "host/ring_reads.h"
 #include "host/shipped_files.h"
 #include "lab/doctor.h"
 #include "lab/figures.h"
@@ -41,6 +42,9 @@ std::vector<DoctorRow> check_machine(const std::string& device) {
   }
   const auto ucx = side_lane_version();
   rows.push_back({"UCX", ucx ? Verdict::kOk : Verdict::kAbsent, ucx ? *ucx : ucx.error().message + "; pages go by TCP"});
+  const bool ring = open_ring_reads() != nullptr;
+  rows.push_back({"io_uring", ring ? Verdict::kOk : Verdict::kAbsent,
+                  ring ? "" : "the system or its container refuses it; experts larger than memory are read page by page"});
   const std::string shipped = find_shipped("models/tiny-v41");
   rows.push_back(
       {"shipped model", shipped.empty() ? Verdict::kFailed : Verdict::kOk, shipped.empty() ? "not beside the program" : ""});
