@@ -46,7 +46,8 @@ std::unique_ptr<ExpertReader> ExpertReader::open(DiskReads& disk, std::span<Matr
   if (!any) return nullptr;
   const auto stages = static_cast<size_t>(std::clamp(bytes / reader->stage_bytes_, kFewestStages, kMostStages));
   reader->room_bytes_ = static_cast<int64_t>(stages) * reader->stage_bytes_;
-  void* room = ::mmap(nullptr, static_cast<size_t>(reader->room_bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* room =
+      ::mmap(nullptr, static_cast<size_t>(reader->room_bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return nullptr;
   reader->room_ = static_cast<uint8_t*>(room);
   ::madvise(room, static_cast<size_t>(reader->room_bytes_), MADV_HUGEPAGE);
@@ -107,7 +108,8 @@ void ExpertReader::wait() {
   start_queued();
   if (under_way_ == 0) {
     // Every stage holds what its product has not come to ask for: the oldest may never.
-    Stage& oldest = *std::min_element(stages_.begin(), stages_.end(), [](const Stage& a, const Stage& b) { return a.age < b.age; });
+    Stage& oldest =
+        *std::min_element(stages_.begin(), stages_.end(), [](const Stage& a, const Stage& b) { return a.age < b.age; });
     let_go(oldest.place);
     start_queued();
   }

@@ -49,10 +49,10 @@ class ExpertReader {
 
  private:
   static constexpr int16_t kNone = -1, kQueued = -2, kFromMapping = -3;  // or the number of a stage
-  struct Part {  // data or scales
-    const uint8_t* mapped = nullptr;  // where the checkpoint is
-    const uint8_t* here = nullptr;    // in the stage
-    int64_t bytes = 0;                // of the weight
+  struct Part {                                                          // data or scales
+    const uint8_t* mapped = nullptr;                                     // where the checkpoint is
+    const uint8_t* here = nullptr;                                       // in the stage
+    int64_t bytes = 0;                                                   // of the weight
     DiskReads::Read read;
     int64_t skip = 0, done = 0;  // before the weight's bytes; read so far
   };
