@@ -1,5 +1,5 @@
-// The kernels for tiles with tiles in plain C++, as the manual defines the instructions: what tiles_test.cc checks on any machine
-// with AVX-512. Compiled for it (cmake/isa.cmake), so nothing of gtest's is here.
+// The kernels for tiles with tiles in plain C++, as the manual defines the instructions: what matmul_test.cc and digits_test.cc
+// check on any machine with AVX-512. Compiled for it (cmake/isa.cmake), so nothing of gtest's is here.
 #define DI_ISA_NS emulated_tiles_isa
 #include "cpu/kernels.h"
 #include "cpu/simd_avx512.h"

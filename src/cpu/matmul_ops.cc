@@ -66,7 +66,7 @@ Inputs inputs_for(Context& context, const Kernels& kernels, const Matrix& w, int
   if (!kernels.narrow || (!fp4 && !kernels.own_class)) return out;
   out.line_stride = (blocks_of(w.k) * groups | 1) * kBlock;  // as row_stride()
   const int64_t words = rows * out.line_stride / 2;
-  float* lines = context.lines.get(words + blocks / 4 + kPanel);  // kinds are read 16 at a time
+  float* lines = context.lines.get(words + blocks / 4 + 1);
   out.lines = reinterpret_cast<Bf16*>(lines), out.kinds = reinterpret_cast<uint8_t*>(lines + words);
   return out;
 }
