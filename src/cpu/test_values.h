@@ -94,13 +94,18 @@ inline std::vector<std::unique_ptr<Device>> all_devices() {
   for (const auto& kernels : list_cpu_kernels()) {
     for (const int threads : {1, 2, 4}) {
       if (!kernels.supported || kernels.own_class) continue;
-      auto device = make_cpu_device({.threads = threads, .isa = kernels.isa});
+      CpuOptions options;
+      options.threads = threads, options.isa = kernels.isa;
+      auto device = make_cpu_device(std::move(options));
       EXPECT_TRUE(device.ok());
       if (device) devices.push_back(*std::move(device));
     }
   }
-  if (cpu::kEmulatedTileKernels.supported() && !cpu::kAvx512AmxKernels.supported())
-    devices.push_back(cpu::make_device_of({.threads = 2}, cpu::kEmulatedTileKernels));
+  if (cpu::kEmulatedTileKernels.supported() && !cpu::kAvx512AmxKernels.supported()) {
+    CpuOptions options;
+    options.threads = 2;
+    devices.push_back(cpu::make_device_of(std::move(options), cpu::kEmulatedTileKernels));
+  }
   return devices;
 }
 
