@@ -8,3 +8,6 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cpu/kernels_avx512gfni.cc PR
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cpu/rows_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512}")
 # Vectors of 64 bytes inside one file.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cpu/rows_avx2.cc PROPERTIES COMPILE_OPTIONS "-Wno-psabi")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cpu/kernels_avx512amx.cc PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512vnni;-mgfni")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cpu/kernels_amx.cc ${CMAKE_SOURCE_DIR}/src/cpu/emulated_tiles_test.cc
+                            PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512vnni")

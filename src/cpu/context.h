@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cpu/cpu_device.h"
 #include "cpu/expert_memory.h"
 #include "cpu/expert_reader.h"
 #include "cpu/kernels.h"
@@ -68,7 +69,7 @@ struct Context {
 
   ThreadPool pool;
   const Kernels& kernels;
-  Scratch shared, shared2, digits;
+  Scratch shared, shared2, digits, lines;
   std::vector<Scratch> workers;
   int threads;
   ExpertMemory experts;
@@ -143,5 +144,8 @@ void run_vision_attention(Context& context, const VisionAttentionParams& p);
 
 // Points every entry of `table` at this context.
 void fill_table(Context& context, OpTable& table);
+
+// A device on kernels that need not be in the list, for tests.
+std::unique_ptr<Device> make_device_of(CpuOptions options, const Kernels& kernels);
 
 }  // namespace deepinfer::cpu

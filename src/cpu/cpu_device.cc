@@ -14,9 +14,10 @@
 namespace deepinfer {
 namespace {
 
-// Best first. A new instruction set is one file and one line here.
-constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512GfniKernels, &cpu::kAvx512VnniKernels, &cpu::kAvx512Kernels,
-                                               &cpu::kAvx2Kernels, &cpu::kPortableKernels};
+// Best first, classes of their own last. A new instruction set is one file and one line here.
+constexpr const cpu::Kernels* kKernelSets[] = {&cpu::kAvx512AmxKernels, &cpu::kAvx512GfniKernels, &cpu::kAvx512VnniKernels,
+                                               &cpu::kAvx512Kernels,    &cpu::kAvx2Kernels,       &cpu::kPortableKernels,
+                                               &cpu::kAmxKernels};
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 // Of experts, before a product takes them: what six rows choose of the release's experts (100 MB each of three products).
@@ -192,7 +193,8 @@ std::string known_names() {
 
 std::vector<CpuKernelsInfo> list_cpu_kernels() {
   std::vector<CpuKernelsInfo> list;
-  for (const auto* kernels : kKernelSets) list.push_back({kernels->isa, kernels->supported(), kernels->needs});
+  for (const auto* kernels : kKernelSets)
+    list.push_back({kernels->isa, kernels->supported(), kernels->needs, kernels->own_class});
   return list;
 }
 
@@ -229,8 +231,8 @@ const cpu::Kernels* supported_kernels(const std::string& isa) {
 double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats) {
   const cpu::Kernels* kernels = supported_kernels(isa);
   if (!kernels) return 0;
-  return multiply_adds_of(threads, repeats,
-                          {kernels->multiply_adds, format == WeightFormat::kFp4 ? kernels->multiply_digits : nullptr});
+  const bool special = format == WeightFormat::kFp4 || kernels->own_class;
+  return multiply_adds_of(threads, repeats, {kernels->multiply_adds, special ? kernels->multiply_fp4 : nullptr});
 }
 
 double measure_multiply_scores(const std::string& isa, int threads) {
@@ -238,10 +240,14 @@ double measure_multiply_scores(const std::string& isa, int threads) {
   return kernels ? multiply_adds_of(threads, 5, {kernels->multiply_adds, kernels->multiply_bytes}) : 0;
 }
 
+std::unique_ptr<Device> cpu::make_device_of(CpuOptions options, const Kernels& kernels) {
+  return std::make_unique<CpuDevice>(std::move(options), kernels);
+}
+
 Result<std::unique_ptr<Device>> make_cpu_device(CpuOptions options) {
   for (const auto* kernels : kKernelSets) {
-    if (!options.isa.empty() && options.isa != kernels->isa) continue;
-    if (kernels->supported()) return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(options), *kernels));
+    if (options.isa.empty() ? kernels->own_class : options.isa != kernels->isa) continue;
+    if (kernels->supported()) return cpu::make_device_of(std::move(options), *kernels);
     if (!options.isa.empty()) {
       return unsupported(fmt::format("cpu: this machine cannot run the kernels '{}', they need {}", options.isa, kernels->needs));
     }

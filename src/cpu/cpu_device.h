@@ -38,12 +38,13 @@ struct CpuKernelsInfo {
   std::string isa;
   bool supported = false;  // by this machine
   std::string why;         // what it needs, for tables and errors
+  bool own_class = false;  // its products have other bits: only by name
 };
 std::vector<CpuKernelsInfo> list_cpu_kernels();
 
 // Multiply-adds per second of all threads together, without weights to load: what products with this format and e4m3 inputs
-// can reach at most by the best unit that is exact. FP32 units; for e2m1 bytes, two for an input, where that is more. 0 for a
-// name that is not in the list or that this machine cannot run.
+// can reach at most by the best unit that the set may use: FP32 units; for e2m1 bytes, two for an input, or tiles, where that is
+// more; of a class of its own its tiles. 0 for a name that is not in the list or that this machine cannot run.
 double measure_multiply_adds(const std::string& isa, int threads, WeightFormat format, int repeats = 5);
 // The same of index scores, e2m1 by e2m1: FP32 units, or bytes, one for an input.
 double measure_multiply_scores(const std::string& isa, int threads);

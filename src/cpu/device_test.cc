@@ -11,7 +11,7 @@ namespace {
 
 TEST(Cpu, ChoosesAndForcesKernels) {
   const auto list = list_cpu_kernels();
-  ASSERT_EQ(list.size(), 5u);
+  ASSERT_EQ(list.size(), 7u);
   auto best = make_cpu_device();
   ASSERT_TRUE(best.ok());
   bool first = true;

@@ -42,6 +42,9 @@ struct MatmulTile {
   int64_t x_stride;
   const Digits* digits;   // the same rows, where the weight is e2m1 and the set has `digitise`; block b of row r lies at
   int64_t digits_stride;  // b * digits_stride + r
+  const Bf16* lines;      // where the set has `narrow`: its output, lines as rows, kinds as digits
+  int64_t line_stride;
+  const uint8_t* kinds;
   int64_t rows;
   Matrix w;
   int64_t begin, end;
@@ -145,11 +148,16 @@ struct Kernels {
   void (*pack_panel)(const Matrix& w, int64_t column, uint8_t* panel);
   // Blocks of one row, out[b * stride]; null: this set needs no digits.
   void (*digitise)(const float* x, int64_t blocks, Digits* out, int64_t stride);
+  // One row as the set's tiles take it with such weights, 32 numbers a block, and what each block is to e2m1 weights,
+  // kinds[b * stride]; digits are there for e2m1. Null: it needs none. Without own_class only for e2m1.
+  void (*narrow)(WeightFormat format, const float* x, int64_t blocks, const Digits* digits, int64_t stride, Bf16* lines,
+                 uint8_t* kinds);
   void (*dots)(const DotsTile&);
   // Does `steps` rounds of independent multiply-adds in registers; returns how many. For measuring limits.
   int64_t (*multiply_adds)(int64_t steps);
-  // The same of e4m3 and e2m1 by way of digits, two of them; null where there is no `digitise`.
-  int64_t (*multiply_digits)(int64_t steps);
+  // The same of e4m3 and e2m1 by the unit that is exact for them alone, two digits or tiles; own_class: of all weights. Null:
+  // none.
+  int64_t (*multiply_fp4)(int64_t steps);
   void (*attend_scores)(const QueryTile&);
   void (*attend_values)(const ValueTile&);
   void (*score)(const ScoreTile&);
@@ -159,6 +167,7 @@ struct Kernels {
   const RowKernels* rows;
   // As multiply_adds(), of e2m1 and e2m1 (index scores) by bytes of one digit; null: by FP32.
   int64_t (*multiply_bytes)(int64_t steps);
+  bool own_class = false;  // products have other bits (ops.h): never chosen by itself
 };
 
 extern const Kernels kPortableKernels;
@@ -166,5 +175,7 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
 extern const Kernels kAvx512GfniKernels;
+extern const Kernels kAvx512AmxKernels;
+extern const Kernels kAmxKernels;
 
 }  // namespace deepinfer::cpu

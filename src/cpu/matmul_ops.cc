@@ -38,20 +38,37 @@ void prepare_floats(const Kernels& kernels, const Input& from, const Matrix& w, 
   clear_padding(out, w.k, product_stride(w.k));
 }
 
-// The inputs of `rows` rows of `groups` groups as FP32, one row after another as `stride` says, and as digits, block after
-// block, where the kernels take them.
+// The inputs of `rows` rows of `groups` groups as FP32, one row after another as `stride` says, and where the kernels take them
+// as BF16 lines in the same way and as digits, block after block.
 struct Inputs {
   float* x;
   Digits* digits;
-  int64_t rows, stride;
+  Bf16* lines;
+  uint8_t* kinds;
+  int64_t rows, stride, line_stride;
+
+  // From row `row` of group `group` on, whose blocks begin at `block`.
+  void give(MatmulTile& tile, int64_t row, int64_t block = 0) const {
+    tile.x = x + row * stride + block * kBlock, tile.x_stride = stride, tile.digits_stride = rows;
+    const int64_t at = block * rows + row;
+    tile.digits = digits ? digits + at : nullptr;
+    tile.lines = lines ? lines + row * line_stride + block * kBlock : nullptr, tile.line_stride = line_stride;
+    tile.kinds = kinds ? kinds + at : nullptr;
+  }
 };
 
 Inputs inputs_for(Context& context, const Kernels& kernels, const Matrix& w, int64_t rows, int groups) {
   const int64_t stride = row_stride(product_stride(w.k) * groups), blocks = blocks_of(w.k) * groups * rows;
-  float* x = context.shared.get(rows * stride);
-  if (w.format != WeightFormat::kFp4 || !kernels.digitise) return {x, nullptr, rows, stride};
+  Inputs out = {.x = context.shared.get(rows * stride), .rows = rows, .stride = stride};
+  const bool fp4 = w.format == WeightFormat::kFp4;
   constexpr int64_t kFloats = sizeof(Digits) / sizeof(float);
-  return {x, reinterpret_cast<Digits*>(context.digits.get(blocks * kFloats)), rows, stride};
+  if (fp4 && kernels.digitise) out.digits = reinterpret_cast<Digits*>(context.digits.get(blocks * kFloats));
+  if (!kernels.narrow || (!fp4 && !kernels.own_class)) return out;
+  out.line_stride = (blocks_of(w.k) * groups | 1) * kBlock;  // as row_stride()
+  const int64_t words = rows * out.line_stride / 2;
+  float* lines = context.lines.get(words + blocks / 4 + 1);
+  out.lines = reinterpret_cast<Bf16*>(lines), out.kinds = reinterpret_cast<uint8_t*>(lines + words);
+  return out;
 }
 
 template <class InputOf>
@@ -64,21 +81,24 @@ void prepare_inputs(Context& context, const Kernels& kernels, const Matrix& w, i
           const int64_t row = i / groups, group = i % groups;
           float* x = to.x + row * to.stride + group * product_stride(w.k);
           prepare_floats(kernels, input_of(row, group), w, x);
-          if (to.digits) kernels.digitise(x, blocks, to.digits + group * blocks * to.rows + row, to.rows);
+          const int64_t at = group * blocks * to.rows + row;
+          if (to.digits) kernels.digitise(x, blocks, to.digits + at, to.rows);
+          if (!to.lines) continue;
+          Bf16* lines = to.lines + row * to.line_stride + group * blocks * kBlock;
+          kernels.narrow(w.format, x, blocks, to.digits ? to.digits + at : nullptr, to.rows, lines, to.kinds + at);
         }
       },
       grain_for(kPrepareNs * static_cast<double>(w.k * groups)));
 }
 
 // Columns [begin, end) of all rows of the block, cut at group borders.
-void run_columns(const Kernels& kernels, const MatmulParams& p, MatmulTile tile, int64_t begin, int64_t end) {
-  const int64_t k = product_stride(p.w.k), per_group = p.w.n / p.groups;
-  const float* x = tile.x;
-  const Digits* digits = tile.digits;
+void run_columns(const Kernels& kernels, const MatmulParams& p, const Inputs& inputs, MatmulTile tile, int64_t begin,
+                 int64_t end) {
+  const int64_t per_group = p.w.n / p.groups;
   while (begin < end) {
     const int64_t group = begin / per_group, border = std::min(end, (group + 1) * per_group);
-    tile.x = x + group * k, tile.begin = begin, tile.end = border;
-    if (digits) tile.digits = digits + group * blocks_of(k) * tile.digits_stride;
+    inputs.give(tile, 0, group * blocks_of(p.w.k));
+    tile.begin = begin, tile.end = border;
     kernels.matmul(tile);
     begin = border;
   }
@@ -104,8 +124,7 @@ void run_matmul(Context& context, const MatmulParams& p) {
     const Inputs inputs = inputs_for(context, kernels, p.w, rows, p.groups);
     prepare_inputs(context, kernels, p.w, p.groups, inputs, input_of);
     MatmulTile tile = {};
-    tile.x = inputs.x, tile.x_stride = inputs.stride, tile.rows = rows, tile.w = p.w, tile.bias = p.bias;
-    tile.digits = inputs.digits, tile.digits_stride = rows;
+    tile.rows = rows, tile.w = p.w, tile.bias = p.bias;
     tile.y = static_cast<uint8_t*>(p.y) + row0 * p.y_stride * (p.y_type == OutputType::kF32 ? 4 : 2);
     tile.y_stride = p.y_stride, tile.y_type = p.y_type, tile.y_scale = p.y_scale;
     const double unit_ns = static_cast<double>(kPanel * k) * (kDecodeNs + kMacNs * static_cast<double>(rows));
@@ -113,7 +132,7 @@ void run_matmul(Context& context, const MatmulParams& p) {
                      [&](int64_t begin, int64_t end, int worker) {
                        MatmulTile mine = tile;
                        mine.scratch = context.worker(worker);
-                       run_columns(kernels, p, mine, begin * kPanel, std::min<int64_t>(p.w.n, end * kPanel));
+                       run_columns(kernels, p, inputs, mine, begin * kPanel, std::min<int64_t>(p.w.n, end * kPanel));
                      },
                      grain_for(unit_ns));
   }
@@ -170,20 +189,12 @@ void run_expert_columns(Context& context, const GroupedMatmulParams& p, const In
   for (int64_t c = begin; chosen.fill && c < end; c += kPanel) context.kernels.pack_panel(w, c, chosen.fill + c / kPanel * step);
   if (chosen.fill) w.panels = chosen.fill;
   for (int64_t r = 0; r < rows; r += kRowBlock) {
-    context.kernels.matmul({.x = inputs.x + (first + r) * inputs.stride,
-                            .x_stride = inputs.stride,
-                            .digits = inputs.digits ? inputs.digits + first + r : nullptr,
-                            .digits_stride = inputs.rows,
-                            .rows = std::min(kRowBlock, rows - r),
-                            .w = w,
-                            .begin = begin,
-                            .end = end,
-                            .bias = nullptr,
-                            .y = p.y + (first + r) * w.n,
-                            .y_stride = w.n,
-                            .y_type = OutputType::kBf16,
-                            .y_scale = 1.0f,
-                            .scratch = context.worker(worker)});
+    MatmulTile tile = {};
+    inputs.give(tile, first + r);
+    tile.rows = std::min(kRowBlock, rows - r), tile.w = w, tile.begin = begin, tile.end = end;
+    tile.y = p.y + (first + r) * w.n, tile.y_stride = w.n, tile.y_type = OutputType::kBf16, tile.y_scale = 1.0f;
+    tile.scratch = context.worker(worker);
+    context.kernels.matmul(tile);
   }
 }
 

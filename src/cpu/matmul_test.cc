@@ -9,8 +9,17 @@
 namespace deepinfer {
 namespace {
 
-TEST(Cpu, MatmulEqualsDefinition) {
-  const auto devices = all_devices();
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+// What an element is: product_of() or another order of additions.
+template <class Product>
+void expect_matmul(const Devices& devices, const Product& product) {
+  const auto element = [&](const MatmulParams& p, int64_t row, int64_t column) {
+    const int64_t first = column / (p.w.n / p.groups) * p.w.k, at = row * p.groups * p.w.k + first;
+    const auto x = [&](int i) { return p.x ? to_float(p.x[row * p.x_stride + first + i]) : q8_at(p.codes, p.scales, at + i); };
+    // Groups that begin within a panel are the portable set's.
+    return p.groups > 1 && p.w.n / p.groups % 16 != 0 ? product_of(p.w, column, x) : product(p.w, column, x);
+  };
   Random random(1);
   for (int trial = 0; trial < 60; ++trial) {
     const auto format = static_cast<WeightFormat>(trial % 3);
@@ -43,7 +52,7 @@ TEST(Cpu, MatmulEqualsDefinition) {
     std::vector<uint8_t> want(static_cast<size_t>(capacity * p.y_stride * 4), 0xAB);
     p.y = want.data();
     for (int r = 0; r < rows; ++r) {
-      for (int c = 0; c < n; ++c) store_matmul(p, r, c, matmul_element(p, r, c));
+      for (int c = 0; c < n; ++c) store_matmul(p, r, c, element(p, r, c));
     }
     for (const auto& device : devices) {
       for (const bool packed : {false, true}) {
@@ -88,8 +97,13 @@ TEST(Cpu, MatmulOfManyColumns) {
   }
 }
 
-TEST(Cpu, GroupedMatmulEqualsDefinition) {
-  const auto devices = all_devices();
+template <class Product>
+void expect_grouped_matmul(const Devices& devices, const Product& product) {
+  const auto element = [&](const GroupedMatmulParams& p, int64_t pair, int64_t column) {
+    const int64_t expert = std::upper_bound(p.offsets, p.offsets + p.num_experts, pair) - p.offsets - 1;
+    const Matrix& w = p.weights[expert];
+    return product(w, column, [&](int i) { return q8_at(p.codes, p.scales, int64_t{p.pair_row[pair]} * w.k + i); });
+  };
   Random random(2);
   for (int trial = 0; trial < 24; ++trial) {
     const int experts = random.between(1, 12), top_k = random.between(1, std::min(4, experts)), rows = random.between(1, 40);
@@ -118,7 +132,7 @@ TEST(Cpu, GroupedMatmulEqualsDefinition) {
     GroupedMatmulParams p = {{&pairs, rows * top_k}, codes.data(), scales.data(), pair_row.data(),
                              offsets.data(),         table.data(), experts,       nullptr};
     for (int64_t i = 0; i < pairs; ++i) {
-      for (int64_t c = 0; c < n; ++c) want[static_cast<size_t>(i * n + c)] = to_bf16(grouped_matmul_element(p, i, c));
+      for (int64_t c = 0; c < n; ++c) want[static_cast<size_t>(i * n + c)] = to_bf16(element(p, i, c));
     }
     for (const auto& device : devices) {
       std::vector<Matrix> packed = table;
@@ -135,6 +149,51 @@ TEST(Cpu, GroupedMatmulEqualsDefinition) {
     }
   }
 }
+
+struct PlainProduct {
+  template <class X>
+  float operator()(const Matrix& w, int64_t row, X x) const {
+    return product_of(w, row, x);
+  }
+};
+
+TEST(Cpu, MatmulEqualsDefinition) { expect_matmul(all_devices(), PlainProduct()); }
+TEST(Cpu, GroupedMatmulEqualsDefinition) { expect_grouped_matmul(all_devices(), PlainProduct()); }
+
+// The class `amx` (ops.h), written down once more: for any number of rows, tiles or emulated tiles.
+struct AmxProduct {
+  static float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+  template <class X>
+  float operator()(const Matrix& w, int64_t row, X x) const {
+    if (w.format == WeightFormat::kFp4) return product_of(w, row, x);
+    const float factor = w.format == WeightFormat::kF8Tile ? 0x1p80f : 1.0f;
+    float sum = 0.0f;
+    for (int begin = 0; begin < w.k; begin += 32) {
+      float apart[2] = {};
+      for (int i = begin; i < std::min(begin + 32, w.k); ++i) {
+        const float weight = flushed(weight_code(w, row, i) * factor * block_scale(w, row, begin / 32));
+        apart[i % 2] = flushed(std::fma(flushed(x(i)), weight, apart[i % 2]));
+      }
+      sum = flushed(sum + flushed(apart[0] + apart[1]));
+    }
+    return sum;
+  }
+};
+
+Devices amx_devices() {
+  Devices out;
+  for (const int threads : {1, 3}) {
+    auto device = make_cpu_device({.threads = threads, .isa = "amx"});
+    if (device.ok())
+      out.push_back(*std::move(device));
+    else if (cpu::kEmulatedAmxKernels.supported())
+      out.push_back(cpu::make_device_of({.threads = threads}, cpu::kEmulatedAmxKernels));
+  }
+  return out;
+}
+
+TEST(Cpu, AmxMatmulEqualsItsDefinition) { expect_matmul(amx_devices(), AmxProduct()); }
+TEST(Cpu, AmxGroupedMatmulEqualsItsDefinition) { expect_grouped_matmul(amx_devices(), AmxProduct()); }
 
 TEST(Cpu, MixEqualsRowBody) {
   const auto devices = all_devices();

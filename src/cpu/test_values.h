@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/context.h"
 #include "cpu/room.h"
 #include "ops/portable/bodies.h"
 
@@ -83,16 +84,27 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-// Every supported kernel set with 1, 2 and 4 threads.
+namespace cpu {
+extern const Kernels kEmulatedTileKernels, kEmulatedAmxKernels;  // emulated_tiles_test.cc
+}
+
+// Every supported kernel set of class portable with 1, 2 and 4 threads, and the one with tiles where they must be emulated.
 inline std::vector<std::unique_ptr<Device>> all_devices() {
   std::vector<std::unique_ptr<Device>> devices;
   for (const auto& kernels : list_cpu_kernels()) {
     for (const int threads : {1, 2, 4}) {
-      if (!kernels.supported) continue;
-      auto device = make_cpu_device({.threads = threads, .isa = kernels.isa});
+      if (!kernels.supported || kernels.own_class) continue;
+      CpuOptions options;
+      options.threads = threads, options.isa = kernels.isa;
+      auto device = make_cpu_device(std::move(options));
       EXPECT_TRUE(device.ok());
       if (device) devices.push_back(*std::move(device));
     }
+  }
+  if (cpu::kEmulatedTileKernels.supported() && !cpu::kAvx512AmxKernels.supported()) {
+    CpuOptions options;
+    options.threads = 2;
+    devices.push_back(cpu::make_device_of(std::move(options), cpu::kEmulatedTileKernels));
   }
   return devices;
 }

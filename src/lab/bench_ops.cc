@@ -129,6 +129,7 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     const double scores = 2 * measure_multiply_scores(kernels.isa, options.threads);
     report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = limits.multiply / 1e9, .unit = "GFLOP/s"});
     for (const auto& [what, rate] : {std::pair{"fp4", limits.multiply_fp4}, {"scores", scores}}) {
+      if (kernels.own_class) break;
       report.add({.name = fmt::format("multiply/{}/{}", kernels.isa, what),
                   .value = rate / 1e9,
                   .unit = "GFLOP/s",
@@ -137,7 +138,8 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     }
     for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
-    DI_CHECK_OK(bench_ops_rows(*device, options, {bandwidth, limits.multiply, scores}, report));
+    // A class of its own has the rows of the best other set.
+    if (!kernels.own_class) DI_CHECK_OK(bench_ops_rows(*device, options, {bandwidth, limits.multiply, scores}, report));
   }
   return {};
 }

@@ -132,8 +132,8 @@ class Verifier {
   Result<std::string> unfit(const World& world, const AskedAlone& set) {
     DI_TRY(Host* const plain, hosts_.get({}));
     // Bytes are promised within a numerics class; the delayed device runs on the host's cores.
-    if (world.delayed && plain->device().isa().starts_with("sm"))
-      return std::string("the host's cores are another numerics class");
+    if (world.delayed && numerics_class(plain->device().isa()) != "portable")
+      return std::string("that device's kernels are another numerics class");
     DI_TRY(Host* const host, hosts_.get(world));
     if (world.drafts > 0 && world.patterns.empty() && !host->model().drafter()) return std::string("the model has no drafter");
     if (world.ranks > 1) {

@@ -26,9 +26,7 @@ std::string fingerprint_of(const V41Options& options, const Device& device) {
     sample(layer.wq_b.data, int64_t{layer.wq_b.n} * layer.wq_b.k);
     sample(layer.gate.data, int64_t{layer.gate.n} * layer.gate.k * 2);
   }
-  // All sets of CPU kernels and a GPU's portable class add in one order: they share pages and answers.
-  const std::string isa = device.isa();
-  return fmt::format("v41-{:016x}-{}-p{}", hash, isa.starts_with("sm") ? isa : "portable", options.page_tokens);
+  return fmt::format("v41-{:016x}-{}-p{}", hash, numerics_class(device.isa()), options.page_tokens);
 }
 
 void keep_pictures(Weights& weights) {

@@ -79,6 +79,10 @@ struct WorkCounts {
   int64_t expert_places = 0, expert_slots = 0;
 };
 
+// Kernels of one class agree bit for bit, and only they share pages and answers: products on a GPU's tensor cores ("sm90") and on
+// a processor's tiles ("amx") are classes of their own, all other kernels "portable".
+inline std::string numerics_class(const std::string& isa) { return isa.starts_with("sm") || isa == "amx" ? isa : "portable"; }
+
 // A point in the device's order of work; 0 = nothing.
 using Ticket = uint64_t;
 
@@ -88,7 +92,7 @@ class Device {
 
   // "cpu", "delayed", "cuda:0".
   virtual std::string name() const = 0;
-  // Which kernels run, for tables and the fingerprint: "portable", "avx2", "avx512", "sm90".
+  // Which kernels run, for tables and the fingerprint: "portable", "avx2", "amx", "sm90".
   virtual std::string isa() const = 0;
   // How many scratch rows an operation with `scratch_rows` needs here (threads of a CPU device).
   virtual int32_t parallelism() const = 0;

@@ -9,8 +9,11 @@
 // scale as weight_code() and block_scale() give them. Everything else is DOT: lane l of 16 accumulates k = l, l+16, l+32, ...
 // with fused multiply-add from zero, then lanes are added as a fixed tree
 //     for (s = 8; s >= 1; s /= 2) lane[i] += lane[i + s], i < s.
-// K tails shorter than 16 leave the missing lanes untouched. All bodies of one class agree bit for bit.
-// Precision, rounding points and quantiser rules: model.md sections 4 to 16.
+// K tails shorter than 16 leave the missing lanes untouched. All bodies of one class agree bit for bit (numerics_class() in
+// device.h). The class `amx` adds products with e4m3 and BF16 weights as a processor's tiles do: over each 32 columns the even
+// and the odd ones apart, t = fma(x, w, t) from zero with w = code * scale, then y = y + (t_even + t_odd) over the blocks
+// ascending; numbers below 2^-126 are zeros on their way in and out. All else in it is as above. Precision, rounding points and
+// quantiser rules: model.md sections 4 to 16.
 //
 // Structs are trivially copyable: a device may copy and run them later.
 #pragma once
