@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -65,7 +66,9 @@ struct ChosenExpert {
 
 struct Context {
   Context(int threads, const Kernels& chosen)
-      : pool(threads), kernels(chosen), workers(static_cast<size_t>(pool.size())), threads(pool.size()) {}
+      : pool(threads), kernels(chosen), workers(static_cast<size_t>(pool.size())), threads(pool.size()) {
+    begin_threads();
+  }
 
   ThreadPool pool;
   const Kernels& kernels;
@@ -78,7 +81,25 @@ struct Context {
   std::vector<ChosenExpert> ready_experts, coming_experts;  // of one product
   Count weight_bytes, multiply_adds, fp4_multiply_adds, expert_uses, expert_misses, missed_bytes;
   ProductLimits limits;
+  std::thread::id caller = std::this_thread::get_id();
   Count product_ps;  // picoseconds: the shortest products take less than a nanosecond of the limits
+
+  // Lets each thread of the pool begin: nobody leaves his part before all have one.
+  void begin_threads() {
+    if (!kernels.begin_thread) return;
+    std::atomic<int> begun{0};
+    pool.run(threads, [&](int64_t, int64_t, int) {
+      kernels.begin_thread();
+      begun.fetch_add(1);
+      while (begun.load() < threads) std::this_thread::yield();
+    });
+  }
+  // The same for who calls, if it is not who called last.
+  void begin_caller() {
+    if (!kernels.begin_thread || caller == std::this_thread::get_id()) return;
+    caller = std::this_thread::get_id();
+    kernels.begin_thread();
+  }
 
   void count_product(int64_t bytes, const Matrix& w, int64_t rows) {
     const bool fp4 = w.format == WeightFormat::kFp4;

@@ -9,6 +9,10 @@
 #include "cpu/tuned_tiles.inc"
 
 namespace deepinfer::cpu {
+
+extern int64_t emulated_products;
+int64_t emulated_products = 0;
+
 namespace {
 
 struct EmulatedTiles {
@@ -46,6 +50,7 @@ struct EmulatedTiles {
   }
   template <int C, int A, int B>
   void add_products() {
+    __atomic_fetch_add(&emulated_products, 1, __ATOMIC_RELAXED);
     for (int m = 0; m < rows_of[C]; ++m) {
       for (int n = 0; n < 16; ++n) {
         float even = 0, odd = 0, sum;

@@ -42,8 +42,8 @@ struct MatmulTile {
   int64_t x_stride;
   const Digits* digits;   // the same rows, where the weight is e2m1 and the set has `digitise`; block b of row r lies at
   int64_t digits_stride;  // b * digits_stride + r
-  const Bf16* lines;      // where the set has `narrow`: its output, lines as rows, kinds as digits
-  int64_t line_stride;
+  const Bf16* lines;      // where the set has `narrow`: its output, lines as rows, kinds as digits; so many as tiles are cut to
+  int64_t line_stride;    // are read behind the last, kPaddingLines at most, and what they hold does not matter
   const uint8_t* kinds;
   int64_t rows;
   Matrix w;
@@ -56,6 +56,7 @@ struct MatmulTile {
   float* scratch;  // matmul_scratch(w)
 };
 inline constexpr int64_t kMaxTileRows = 128;    // rows of a tile at most
+inline constexpr int64_t kPaddingLines = 7;     // rows are cut evenly into tiles of 16 at most: kMaxTileRows / 16 - 1
 inline constexpr int64_t kChunkFloats = 4096;   // weights decoded at once when there are many rows (16 KB)
 inline constexpr int64_t kGroups = 4;           // pairs of panels that share what is read of the inputs
 inline constexpr int64_t kAhead = 2048;         // bytes of a panel asked for before they are used
@@ -167,6 +168,8 @@ struct Kernels {
   const RowKernels* rows;
   // As multiply_adds(), of e2m1 and e2m1 (index scores) by bytes of one digit; null: by FP32.
   int64_t (*multiply_bytes)(int64_t steps);
+  // Called once on every thread before its first product, outside of steps; null: nothing to do.
+  void (*begin_thread)() = nullptr;
   bool own_class = false;  // products have other bits (ops.h): never chosen by itself
 };
 

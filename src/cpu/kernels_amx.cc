@@ -1,4 +1,7 @@
 // Without GFNI: tiles take e4m3 codes in the order of columns (simd_avx512.h, order_e4m3).
+#ifdef __GFNI__
+#error "compile without -mgfni: order_e4m3() would give panels in an order that decode_e4m3() does not know"
+#endif
 #define DI_ISA_NS amx_isa
 #include "cpu/kernels.h"
 #include "cpu/simd_avx512.h"

@@ -65,7 +65,7 @@ Inputs inputs_for(Context& context, const Kernels& kernels, const Matrix& w, int
   if (fp4 && kernels.digitise) out.digits = reinterpret_cast<Digits*>(context.digits.get(blocks * kFloats));
   if (!kernels.narrow || (!fp4 && !kernels.own_class)) return out;
   out.line_stride = (blocks_of(w.k) * groups | 1) * kBlock;  // as row_stride()
-  const int64_t words = rows * out.line_stride / 2;
+  const int64_t words = (rows + kPaddingLines) * out.line_stride / 2;
   float* lines = context.lines.get(words + blocks / 4 + 1);
   out.lines = reinterpret_cast<Bf16*>(lines), out.kinds = reinterpret_cast<uint8_t*>(lines + words);
   return out;
@@ -109,6 +109,7 @@ void run_columns(const Kernels& kernels, const MatmulParams& p, const Inputs& in
 void run_matmul(Context& context, const MatmulParams& p) {
   const int64_t n = live(p.rows), k = p.w.k;
   if (n == 0) return;
+  context.begin_caller();
   if (context.reader) context.reader->advance();  // so that the disk is never idle for long
   context.count_product(packed_bytes(p.w), p.w, n);
   context.reserve_workers(matmul_scratch(p.w));
@@ -252,6 +253,7 @@ void take_arrived(Context& context, const GroupedMatmulParams& p) {
 void run_grouped_matmul(Context& context, const GroupedMatmulParams& p) {
   const int64_t pairs = live(p.pairs);
   if (pairs == 0) return;
+  context.begin_caller();
   const int64_t k = p.weights[0].k;
   const Inputs inputs = inputs_for(context, context.kernels, p.weights[0], pairs, 1);
   context.reserve_workers(matmul_scratch(p.weights[0]));

@@ -1,4 +1,5 @@
 // Bodies of rows in each set's registers against the portable ones: bit for bit.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -91,6 +92,86 @@ TEST(CpuRows, DrawsLeaveOutOnlyWhatCannotWin) {
       device->ops().sample(p);
       EXPECT_EQ(result.token, want) << describe(*device) << " " << trial;
     }
+  }
+}
+
+// Rows of draws with everything that a request can ask for, over logits of which many are the same.
+struct Draws {
+  static constexpr int kRows = 4, kVocab = 20003, kWords = (kVocab + 31) / 32;
+  std::vector<float> logits;
+  std::vector<SampleRow> settings = std::vector<SampleRow>(kRows);
+  std::vector<int32_t> bias_ids, history;
+  std::vector<float> bias_values;
+  std::vector<uint32_t> masks;
+
+  Draws(Random& random, int trial) {
+    const float wide = trial % 4 == 3 ? 0.25f : 1.0f;
+    for (int i = 0; i < kRows * kVocab; ++i) logits.push_back(std::round((random.value() + random.value()) * wide * 8) / 8);
+    for (int i = 0; trial % 3 == 2 && i < kRows * kWords; ++i) masks.push_back(random.word() | random.word());
+    for (SampleRow& s : settings) {
+      s.seed = random.word(), s.position = random.below(1 << 20), s.stream = static_cast<uint32_t>(random.below(2));
+      s.temperature = random.below(8) == 0 ? 0.0f : 0.3f + uniform_of(random.word());
+      s.top_p = random.below(2) ? uniform_of(random.word()) : 1.0f;
+      s.min_p = random.below(3) ? 0.0f : uniform_of(random.word()) * 0.5f;
+      s.top_k = random.below(2) ? random.between(1, random.below(2) ? 60 : kVocab) : 0;
+      s.repetition_penalty = 1.0f, s.num_logprobs = random.between(-1, kMaxTopLogprobs);
+      s.bias_begin = static_cast<int32_t>(bias_ids.size());
+      for (int i = random.below(3) * 40; i > 0; --i) bias_ids.push_back(i * 401), bias_values.push_back(random.value());
+      s.bias_end = static_cast<int32_t>(bias_ids.size());
+      s.history_begin = s.history_end = static_cast<int32_t>(history.size() / 3);
+      if (random.below(2)) continue;
+      s.frequency_penalty = 0.25f, s.presence_penalty = 0.5f, s.repetition_penalty = 1.25f;
+      for (int i = 0; i < 50; ++i) history.insert(history.end(), {i * 397, random.below(3), random.below(2)});
+      s.history_end += 50;
+    }
+  }
+  template <class Body>
+  std::vector<SampleResult> run(Body body) const {
+    std::vector<float> scratch(2 * kRows * kVocab);
+    std::vector<SampleResult> results(kRows);
+    const int32_t count = kRows;
+    SampleParams p = {};
+    p.rows = {&count, kRows}, p.logits = logits.data(), p.settings = settings.data(), p.vocab = kVocab;
+    p.bias_ids = bias_ids.data(), p.bias_values = bias_values.data(), p.history = history.data();
+    p.masks = masks.empty() ? nullptr : masks.data(), p.mask_words = kWords;
+    p.scratch = scratch.data(), p.scratch_rows = kRows, p.results = results.data();
+    body(p);
+    return results;
+  }
+};
+
+TEST(CpuRows, DrawsWithEverySettingAsThePortableBody) {
+  Random random(14);
+  const auto devices = all_devices();
+  for (int trial = 0; trial < 16; ++trial) {
+    const Draws draws(random, trial);
+    const auto want = draws.run([](const SampleParams& p) {
+      for (int r = 0; r < Draws::kRows; ++r) sample_row(p, r, p.scratch);
+    });
+    for (const auto& device : devices) {
+      const auto got = draws.run([&](const SampleParams& p) { device->ops().sample(p); });
+      EXPECT_TRUE(same_bits(got, want)) << describe(*device) << " " << trial;
+    }
+  }
+}
+
+// Scales whose factor, times 256 for codes that become numbers through FP16, is beyond FP32.
+TEST(CpuRows, DequantisesEveryScaleAsThePortableBody) {
+  Random random(15);
+  const auto codes = random.e4m3(256 * kScaleBlock);
+  std::vector<uint8_t> scales(256);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(i);
+  std::vector<float> want(codes.size()), got(codes.size());
+  const auto bits = [](const std::vector<float>& x) {
+    std::vector<uint32_t> out;
+    for (const float value : x) out.push_back(std::isnan(value) ? 0x7FC00000 : float_bits(value));
+    return out;
+  };
+  dequantize_q8(codes.data(), scales.data(), static_cast<int>(codes.size()), want.data());
+  for (const cpu::Kernels* set : {&cpu::kAvx2Kernels, &cpu::kAvx512Kernels, &cpu::kAvx512GfniKernels}) {
+    if (!set->supported()) continue;
+    set->q8_row(codes.data(), scales.data(), static_cast<int>(codes.size()), got.data());
+    EXPECT_EQ(bits(got), bits(want)) << set->isa;
   }
 }
 

@@ -86,7 +86,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 namespace cpu {
 extern const Kernels kEmulatedTileKernels, kEmulatedAmxKernels;  // emulated_tiles_test.cc
-}
+extern int64_t emulated_products;                                // instructions, of all threads
+}  // namespace cpu
 
 // Every supported kernel set of class portable with 1, 2 and 4 threads, and the one with tiles where they must be emulated.
 inline std::vector<std::unique_ptr<Device>> all_devices() {

@@ -13,8 +13,9 @@ namespace deepinfer::cpu {
 namespace {
 
 struct TileUnits {
-  // Registers 0 to 5 (sums and inputs) have `rows` rows, 6 and 7 (weights) 16. Until release() the thread's context is 8 KB
-  // larger.
+  // Registers 0 to 5 (sums and inputs) have `rows` rows, 6 and 7 (weights) 16. A thread's first tile instruction enters the
+  // system, which allocates 8 KB of context for it and keeps them until the thread ends: Kernels::begin_thread does so outside
+  // of steps. Until release() they are saved and restored at every switch of threads, too.
   void configure(int rows) {
     struct alignas(64) {
       uint8_t palette = 1, start = 0, reserved[14] = {};

@@ -12,7 +12,8 @@
 // K tails shorter than 16 leave the missing lanes untouched. All bodies of one class agree bit for bit (numerics_class() in
 // device.h). The class `amx` adds products with e4m3 and BF16 weights as a processor's tiles do: over each 32 columns the even
 // and the odd ones apart, t = fma(x, w, t) from zero with w = code * scale, then y = y + (t_even + t_odd) over the blocks
-// ascending; numbers below 2^-126 are zeros on their way in and out. All else in it is as above. Precision, rounding points and
+// ascending; numbers below 2^-126 are zeros on their way in and out. All else in it is as above, products in groups that do not
+// begin at multiples of 16 outputs included. Precision, rounding points and
 // quantiser rules: model.md sections 4 to 16.
 //
 // Structs are trivially copyable: a device may copy and run them later.
@@ -38,7 +39,8 @@ enum class WeightFormat : int32_t {
 };
 
 // A weight as stored in the checkpoint (never dequantised as a whole). REQUIRES: no NaN codes, scale codes below 247
-// (values below 2^120), so that every kernel may decode through FP16; K a multiple of 32 for quantised formats.
+// (values below 2^120), so that every kernel may decode through FP16, and of e4m3 below 215 (2^88), for PRODUCT takes them times
+// 2^40; K a multiple of 32 for quantised formats.
 struct Matrix {
   WeightFormat format;
   const void* data;
@@ -155,6 +157,7 @@ enum class OutputType : int32_t { kBf16, kF32 };
 // y = x @ w^T in PRODUCT order, one rounding at the end (after bias, if any).
 // The input is either BF16 `x` or quantised `codes` + `scales`. Groups: w is [groups * n_per_group, k]; group g reads
 // input columns [g*k, (g+1)*k) and writes output columns [g*n_per_group, (g+1)*n_per_group); w.n is the total.
+// REQUIRES: inputs of e4m3 weights below 2^47 in magnitude, for PRODUCT takes them times 2^80 (input_factor()).
 struct MatmulParams {
   Rows rows;
   const Bf16* x;          // [n, x_stride] or null
