@@ -561,6 +561,10 @@ def bench_prints_figures():
         for row in figures['rows']:
             assert set(row) == {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'}, row
             assert (row['baseline'] is None) == (row['ratio'] is None), row
+    # Of experts with places the stored bytes stay in use, beside those places.
+    few = json.loads(expect(run('bench', 'decode', '--json', '--streams', '1', '--tokens', '8', '--expert-memory', '0.001'), 0).out)
+    ratios = {row['name']: row['ratio'] for row in few['rows']}
+    assert 1 < ratios['load/packed'] < 1.2 and ratios['load/repack'] > 0, ratios
     one_line_error(run('bench', 'decod'), 2, 'did you mean decode?')
 
 
