@@ -76,7 +76,7 @@ double measure_barrier(int threads) {
   return pool.size() > 1 ? best : 0;
 }
 
-// Past the caches, as a checkpoint that does not fit them is read, with several reads under way: one at a time leaves a disk idle
+// Past the caches, as a checkpoint that does not fit them is read, several reads under way: one at a time leaves a disk idle
 // between them. A file system that refuses that reads what it was told to forget.
 double measure_disk_read(const Checkpoint& checkpoint) {
   constexpr int64_t kPiece = int64_t{4} << 20, kMost = int64_t{512} << 20;
