@@ -178,8 +178,20 @@ def plan_names_what_is_short():
     one_line_error(short, 1, 'does not fit: device memory is short by')
     assert 'shared by 4 GPUs would fit' in short.out, short.out[:400]
     one_line_error(plan('--gpus', '64', '--host-memory', '100'), 1, 'main memory beside the GPUs is short by')
+    tables = plan('--gpus', '64', '--host-memory', '100')
+    assert 'each machine holds all tables' in tables.out and '--streams' not in tables.out.split('\n')[2], tables.out[:400]
     one_line_error(run('plan', '-m', 'random:v41?experts=96', '--no-measure', '--streams', '4000', '--context', '1048576'), 1,
                    'main memory is short by')
+
+
+@case
+def plan_counts_the_streams():
+    # A target asks for no more streams than memory holds, and says so.
+    held = expect(plan(*'--gpus 64 --prompt 77000 --answer 720 --target-tokens-per-user 5'.split()), 0, 'fits    yes').out
+    assert 'memory, not speed, limits the streams' in held, held[:600]
+    one = json.loads(expect(plan('--gpus', '64', '--streams', '1', '--json'), 0).out)['rows']
+    rows = {row['name']: row['value'] for row in one}
+    assert abs(rows['decode/all'] / rows['decode/user'] - 1) < 1e-9, rows
 
 
 @case
@@ -189,11 +201,23 @@ def plan_refuses_what_makes_no_sense():
     one_line_error(run('plan', '--gpus', '2'), 2, '--gpus 2 is of a card')
     one_line_error(plan('--accepted', '3'), 2, 'add --drafts')
     one_line_error(plan('--drafts', '2', '--accepted', '4'), 2, 'at most 3')
+    one_line_error(plan('--drafts', '6'), 2, 'the model drafts at most 5')
+    one_line_error(plan('--streams', '2', '--target-tokens-per-user', '5'), 2, 'give it or --streams')
     one_line_error(plan('--prompt', '2000000'), 2, 'more than the 1048576 the model holds')
     one_line_error(plan('--context', '100'), 2, '--context 100 is less')
     with open(path('card.json'), 'w') as file:
         file.write('{"memory_gb": 80, "read_gb_s": 3000, "fp8_tflops": 1000, "wde_tflops": 500}')
     one_line_error(run('plan', '--device', path('card.json')), 2, "unknown key 'wde_tflops'", 'wide_tflops')
+    with open(path('card.json'), 'w') as file:
+        file.write('{"memory_gb": 80, "read_gb_s": 3000, "fp8_tflops": 1000, "wide_tflops": 500}')
+    one_line_error(run('plan', '--device', path('card.json'), '--gpus', '2'), 2, 'does not say network_gb_s')
+    os.makedirs(path('broken'), exist_ok=True)
+    with open(os.path.join(ROOT, 'models', 'tiny-v41', 'config.json')) as config, open(path('broken/config.json'), 'w') as file:
+        file.write(config.read())
+    expect(run('plan', '-m', path('broken'), '--no-measure'), 0, 'not told')
+    with open(path('broken/model.safetensors'), 'w') as file:
+        file.write('no weights')
+    assert run('plan', '-m', path('broken'), '--no-measure').returncode != 0
 
 
 # ---- run ----------------------------------------------------------------------------------------------------------
@@ -537,6 +561,10 @@ def bench_prints_figures():
         for row in figures['rows']:
             assert set(row) == {'name', 'value', 'unit', 'limit', 'share', 'baseline', 'ratio'}, row
             assert (row['baseline'] is None) == (row['ratio'] is None), row
+    # Of experts with places the stored bytes stay in use, beside those places.
+    few = json.loads(expect(run('bench', 'decode', '--json', '--streams', '1', '--tokens', '8', '--expert-memory', '0.001'), 0).out)
+    ratios = {row['name']: row['ratio'] for row in few['rows']}
+    assert 1 < ratios['load/packed'] < 1.2 and ratios['load/repack'] > 0, ratios
     one_line_error(run('bench', 'decod'), 2, 'did you mean decode?')
 
 

@@ -102,12 +102,11 @@ double picture_flops(const ModelShape& shape, double tokens) {
   return 2 * patches * (v.layers * block + 3.0 * v.patch * v.patch * d) + 2 * tokens * shape.hidden * (cells * d + shape.hidden);
 }
 
-int32_t streams_at(const ModelShape& shape, const Hardware& hardware, DecodeWork work, double per_user, int32_t most) {
+int32_t most_streams(int32_t most, const std::function<bool(int32_t)>& good) {
   int32_t low = 0, high = most + 1;  // low is enough, high too many
   while (high - low > 1) {
     const int32_t middle = low + (high - low) / 2;
-    work.streams = middle;
-    (estimate_decode(shape, hardware, work).per_user >= per_user ? low : high) = middle;
+    (good(middle) ? low : high) = middle;
   }
   return low;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "cost/step_kernels.h"
@@ -51,7 +52,7 @@ double exchange_bytes(const ModelShape& shape, double rows);
 // Operations of one picture of so many tokens in the vision tower and aligner.
 double picture_flops(const ModelShape& shape, double tokens);
 
-// The most streams a device can have so that each still gets `per_user` tokens a second, up to `most`; 0 = not even one does.
-int32_t streams_at(const ModelShape& shape, const Hardware& hardware, DecodeWork work, double per_user, int32_t most);
+// The most streams up to `most` that `good` holds of; 0 = not even of one. What holds of more holds of fewer.
+int32_t most_streams(int32_t most, const std::function<bool(int32_t)>& good);
 
 }  // namespace deepinfer

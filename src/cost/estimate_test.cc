@@ -29,6 +29,10 @@ TEST(Hardware, Descriptions) {
   EXPECT_NE(message(R"({"memry_gb": 80})").find("memory_gb"), std::string::npos);
   EXPECT_EQ(message(R"({"memory_gb": 0})"), "x.json: memory_gb must be above 0");
   EXPECT_EQ(message(R"({"memory_gb": 80})"), "x.json: read_gb_s is missing");
+  EXPECT_EQ(message(R"({"memory_gb": 1e10})"), "x.json: memory_gb must be at most 1000000000");
+  EXPECT_EQ(message(R"({"reached_read": 42})"), "x.json: reached_read must be at most 1");
+  EXPECT_EQ(message(R"({"devices_per_machine": 0.5})"), "x.json: devices_per_machine must be a whole number");
+  EXPECT_EQ(message(R"({"name": 7})"), "x.json: name must be text");
 }
 
 TEST(Estimate, TheLongerOfReadingAndMultiplying) {
@@ -39,11 +43,15 @@ TEST(Estimate, TheLongerOfReadingAndMultiplying) {
 
 TEST(Estimate, StreamsForATarget) {
   const ModelShape shape = small_shape();
-  DecodeWork work{.streams = 9, .context = 100};
-  const double at_nine = estimate_decode(shape, kSlow, work).per_user;
-  EXPECT_EQ(streams_at(shape, kSlow, work, at_nine, 100), 9);
-  EXPECT_EQ(streams_at(shape, kSlow, work, 1, 7), 7);
-  EXPECT_EQ(streams_at(shape, kSlow, work, 1e9, 7), 0);
+  const auto per_user = [&](int32_t streams) {
+    return estimate_decode(shape, kSlow, {.streams = double{1} * streams, .context = 100}).per_user;
+  };
+  const auto at = [&](double wanted, int32_t most) {
+    return most_streams(most, [&](int32_t streams) { return per_user(streams) >= wanted; });
+  };
+  EXPECT_EQ(at(per_user(9), 100), 9);
+  EXPECT_EQ(at(1, 7), 7);
+  EXPECT_EQ(at(1e9, 7), 0);
 }
 
 TEST(Estimate, WhatIsMissingComesFromTheDisk) {

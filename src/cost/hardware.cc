@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/json.h"
 #include "base/nearest.h"
 
@@ -81,27 +83,34 @@ Result<Hardware> parse_hardware(std::string_view text, std::string_view file) {
     double* to;
     double unit;
     bool needed = false;
+    double most = 1e9;
   };
   const std::vector<Key> keys = {{"memory_gb", &out.memory_bytes, kGiga, true},
                                  {"read_gb_s", &out.read, kGiga, true},
                                  {"fp4_tflops", &out.fp4, kTera},
                                  {"fp8_tflops", &out.fp8, kTera, true},
                                  {"wide_tflops", &out.wide, kTera, true},
-                                 {"devices_per_machine", &node, 1},
+                                 {"devices_per_machine", &node, 1, false, 4096},
                                  {"machine_link_gb_s", &out.node_send, kGiga},
                                  {"network_gb_s", &out.send, kGiga},
-                                 {"reached_read", &out.reached_read, 1},
-                                 {"reached_products", &out.reached_products, 1}};
+                                 {"reached_read", &out.reached_read, 1, false, 1},
+                                 {"reached_products", &out.reached_products, 1, false, 1}};
   std::vector<std::string> names = {"name"};
   for (const Key& key : keys) names.push_back(key.name);
   for (const auto& [name, value] : parsed->members()) {
-    if (name == "name" && value.is_string()) out.name = value.as_string();
-    if (name == "name") continue;
+    if (name == "name") {
+      if (!value.is_string()) return invalid_argument(fmt::format("{}: name must be text", file));
+      out.name = value.as_string();
+      continue;
+    }
     bool known = false;
     for (const Key& key : keys) {
       if (key.name != name) continue;
       DI_TRY(const double number, value.to_double(fmt::format("{}: {}", file, name)));
-      if (!(number > 0 && number < 1e9)) return invalid_argument(fmt::format("{}: {} must be above 0", file, name));
+      if (!(number > 0)) return invalid_argument(fmt::format("{}: {} must be above 0", file, name));
+      if (number > key.most) return invalid_argument(fmt::format("{}: {} must be at most {:.0f}", file, name, key.most));
+      if (key.to == &node && number != std::floor(number))
+        return invalid_argument(fmt::format("{}: {} must be a whole number", file, name));
       *key.to = number * key.unit;
       known = true;
     }

@@ -158,7 +158,9 @@ double least_seconds(const Host& host, const Timing& timing, int32_t streams, co
     least = std::max(least, 2 * static_cast<double>(timing.work.multiply_adds) / limits.fp8 +
                                 2 * static_cast<double>(timing.work.fp4_multiply_adds) / limits.fp4);
   }
-  if (limits.disk > 0) least = std::max(least, static_cast<double>(timing.disk_bytes) / limits.disk);
+  // Missing experts, less those in the page cache, without what the device read beyond them.
+  const int64_t from_disk = std::min(timing.work.missed_bytes, timing.disk_bytes);
+  if (limits.disk > 0) least = std::max(least, static_cast<double>(from_disk) / limits.disk);
   return least;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 
+#include "base/machine.h"
 #include "cpu/cpu_device.h"
 #include "host/open_device.h"
 #include "lab/bench_ops_shapes.h"
@@ -79,6 +80,14 @@ std::string row_name(const Device& device, const BenchShape& shape, int32_t rows
   return fmt::format("ops/{}/{}/{}x{}/{}", device.isa(), shape.name, shape.n, shape.k, rows);
 }
 
+// What multiplies at the limit: of e4m3 and BF16 weights, FP4 weights, index scores.
+std::string unit_name(const CpuKernelsInfo& kernels, std::string_view what) {
+  const auto has = [&](std::string_view part) { return kernels.isa.find(part) != std::string::npos; };
+  if (kernels.own_class || (what == "fp4" && has("amx"))) return "AMX BF16";
+  if (what == "f8" || has("portable")) return "FP32 FMA";
+  return has("vnni") || has("gfni") || has("amx") ? "VNNI int8" : "int8 pairs";
+}
+
 Status measure_shape(Device& device, const BenchShape& shape, const Limits& limits, const BenchOpsOptions& options,
                      FigureReport& report) {
   std::vector<int32_t> wanted = options.rows;
@@ -110,6 +119,14 @@ Status measure_shape(Device& device, const BenchShape& shape, const Limits& limi
   return {};
 }
 
+// The output head: as few rows as decoding has, by one set of kernels, where memory holds it as made and packed.
+Status measure_head(Device& device, const Limits& limits, BenchOpsOptions options, FigureReport& report) {
+  constexpr BenchShape kHead = {WeightFormat::kBf16, "head", 129280, 5120};
+  if (available_memory() < 4 * stored_bytes(kHead)) return {};
+  std::erase_if(options.rows, [](int32_t rows) { return rows > 8; });
+  return measure_shape(device, kHead, limits, options, report);
+}
+
 }  // namespace
 
 Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
@@ -127,16 +144,19 @@ Status bench_ops(const BenchOpsOptions& options, FigureReport& report) {
     const Limits limits = {bandwidth, 2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kF8Tile),
                            2 * measure_multiply_adds(kernels.isa, options.threads, WeightFormat::kFp4)};
     const double scores = 2 * measure_multiply_scores(kernels.isa, options.threads);
-    report.add({.name = fmt::format("multiply/{}", kernels.isa), .value = limits.multiply / 1e9, .unit = "GFLOP/s"});
+    report.add({.name = fmt::format("multiply/{}", kernels.isa),
+                .value = limits.multiply / 1e9,
+                .unit = "GFLOP/s of " + unit_name(kernels, "f8")});
     for (const auto& [what, rate] : {std::pair{"fp4", limits.multiply_fp4}, {"scores", scores}}) {
       if (kernels.own_class) break;
       report.add({.name = fmt::format("multiply/{}/{}", kernels.isa, what),
                   .value = rate / 1e9,
-                  .unit = "GFLOP/s",
+                  .unit = "GFLOP/s of " + unit_name(kernels, what),
                   .baseline = "FP32 units",
                   .ratio = rate / limits.multiply});
     }
     for (const BenchShape& shape : kBenchShapes) DI_CHECK_OK(measure_shape(*device, shape, limits, options, report));
+    if (named->isa() == kernels.isa) DI_CHECK_OK(measure_head(*device, limits, options, report));
     DI_CHECK_OK(bench_ops_experts(*device, options, bandwidth, limits.multiply_fp4, report));
     // A class of its own has the rows of the best other set.
     if (!kernels.own_class) DI_CHECK_OK(bench_ops_rows(*device, options, {bandwidth, limits.multiply, scores}, report));

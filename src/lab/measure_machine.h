@@ -22,7 +22,7 @@ struct MeasureEffort {
 double measure_read_bandwidth(int threads, MeasureEffort effort = {});
 // Seconds that a call of a thread pool takes in which all threads have a part and nothing to do.
 double measure_barrier(int threads);
-// Bytes per second of one pass over the first shard past the page cache; 0 = there is no file.
+// Bytes per second of half a GB of the first shard past the page cache, four reads under way; 0 = there is no file.
 double measure_disk_read(const Checkpoint& checkpoint);
 
 // All but the disk, of the processor with one set of kernels; memory is what the system can still give. The second without any

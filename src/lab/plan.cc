@@ -25,14 +25,19 @@ double free_disk() {
   return ::statvfs(".", &info) == 0 ? static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) : -1;
 }
 
+// What a plan lacks; the first two depend on the streams.
+enum class Short : uint8_t { kNothing, kDevice, kMain, kTables, kDisk };
+
 // What one way to share the experts holds and gives.
 struct Split {
   int32_t ranks = 1, streams = 1;  // streams of one device
   std::vector<MemoryPart> parts;
   MemoryPart all;
   double resident = 1, from_disk = 0;  // of the experts, on a processor
+  Short lacks = Short::kNothing;
   std::string problem;
-  DecodeEstimate least, decode;  // at the limits, expected
+  bool reached = true, more_would_do = false;  // the target; by more streams than memory holds
+  DecodeEstimate least, decode;                // at the limits, expected
   PromptEstimate least_prompt, prompt;
 };
 
@@ -80,31 +85,60 @@ class Planner {
             .from_disk = split.from_disk};
   }
 
-  Split split_of(int32_t ranks) {
-    Split out{.ranks = ranks, .streams = std::max(1, (o_.streams + o_.gpus - 1) / o_.gpus)};
-    constexpr int32_t kMostStreams = 4096;
-    if (o_.per_user > 0 && hw_.read > 0)
-      out.streams = std::max(1, streams_at(model_.shape, reached_, decode_work(out), double{o_.per_user}, kMostStreams));
-    const double chunk = gpu() ? kGpuChunk : kDefaultStepTokens;
+  bool chooses_streams() const { return o_.per_user > 0 && hw_.read > 0; }
+  double all_streams(const Split& split) const {
+    return chooses_streams() ? double{1} * split.streams * o_.gpus : double{1} * o_.streams;
+  }
+  double chunk() const { return gpu() ? kGpuChunk : double{kDefaultStepTokens}; }
+
+  // What `streams` of one device hold, and what of it is short.
+  Split placed(int32_t ranks, int32_t streams) const {
+    Split out{.ranks = ranks, .streams = streams};
     out.parts = memory_parts(model_.shape, model_.bytes,
-                             {.streams = out.streams,
+                             {.streams = streams,
                               .context = context_,
-                              .step_rows = static_cast<int32_t>(chunk),
+                              .step_rows = static_cast<int32_t>(chunk()),
                               .expert_ranks = ranks,
                               .processor = !gpu()});
     if (model_.in_memory) out.parts.push_back({"as made, beside", model_.bytes.dense + model_.bytes.tables});
     out.all = sum_of(out.parts);
     check_memory(out);
+    return out;
+  }
+  static bool holds_streams(const Split& split) { return split.lacks != Short::kDevice && split.lacks != Short::kMain; }
+  bool quick_enough(const Split& split) const {
+    return estimate_decode(model_.shape, reached_, decode_work(split)).per_user >= double{o_.per_user};
+  }
+
+  // More streams are slower, and leave less memory to experts, which makes them slower still.
+  Split with_target(int32_t ranks) const {
+    constexpr int32_t kMostStreams = 4096;
+    const int32_t most = most_streams(kMostStreams, [&](int32_t streams) {
+      const Split split = placed(ranks, streams);
+      return holds_streams(split) && quick_enough(split);
+    });
+    Split out = placed(ranks, std::max(1, most));
+    out.reached = quick_enough(out);
+    if (most == 0 || most == kMostStreams) return out;
+    const Split next = placed(ranks, most + 1);
+    out.more_would_do = !holds_streams(next) && quick_enough(next);
+    return out;
+  }
+
+  Split split_of(int32_t ranks) {
+    Split out = chooses_streams() ? with_target(ranks) : placed(ranks, (o_.streams + o_.gpus - 1) / o_.gpus);
     const DecodeWork work = decode_work(out);
     const PromptWork prompt{.tokens = double{1} * o_.prompt,
                             .cached = std::floor(o_.prompt * double{o_.cached} / 100),
-                            .chunk = chunk,
+                            .chunk = chunk(),
                             .keep = double{1} * model_.shape.window,
                             .ranks = ranks,
                             .from_disk = out.from_disk};
     out.least = estimate_decode(model_.shape, hw_, work), out.decode = estimate_decode(model_.shape, reached_, work);
     out.least_prompt = estimate_prompt(model_.shape, hw_, prompt);
     out.prompt = estimate_prompt(model_.shape, reached_, prompt);
+    // Of all devices in the mean: some have a stream less than the fullest, whose step is estimated, or none.
+    for (DecodeEstimate* of : {&out.least, &out.decode}) of->per_device = of->per_user * all_streams(out) / o_.gpus;
     return out;
   }
 
@@ -116,12 +150,15 @@ class Planner {
     if (!model_.in_memory) split.from_disk = experts_from_disk(experts, split.resident, have - others - experts * split.resident);
     const bool from_files = !gpu() && !model_.in_memory && others < have * 0.75;
     if (split.all.device > have && !from_files) {
+      split.lacks = gpu() ? Short::kDevice : Short::kMain;
       split.problem = fmt::format("{} memory is short by {}: {} needed, {} there", gpu() ? "device" : "main",
                                   plan_bytes(split.all.device - have), plan_bytes(split.all.device), plan_bytes(have));
     } else if (gpu() && o_.host_memory > 0 && split.all.host > double{o_.host_memory} * kGiga) {
+      split.lacks = Short::kTables;
       split.problem = fmt::format("main memory beside the GPUs is short by {}: {} of tables",
                                   plan_bytes(split.all.host - double{o_.host_memory} * kGiga), plan_bytes(split.all.host));
     } else if (!gpu() && !model_.files && !model_.in_memory && free_disk() >= 0 && free_disk() < model_.bytes.total()) {
+      split.lacks = Short::kDisk;
       split.problem =
           fmt::format("disk is short by {}: {} to download, {} free here", plan_bytes(model_.bytes.total() - free_disk()),
                       plan_bytes(model_.bytes.total()), plan_bytes(free_disk()));
@@ -130,22 +167,23 @@ class Planner {
 
   // What would help where memory is short.
   std::string help() {
-    if (best_->problem.starts_with("disk")) return "another folder, or a larger disk";
-    if (best_->problem.starts_with("main")) return "fewer --streams, a shorter --context, or a larger machine";
+    if (best_->lacks == Short::kDisk) return "another folder, or a larger disk";
+    if (best_->lacks == Short::kTables) return "each machine holds all tables: more memory beside its GPUs would help";
+    const std::string fewer = best_->streams > 1 ? "fewer --streams or a shorter --context" : "a shorter --context";
+    if (best_->lacks == Short::kMain) return fewer + ", or a larger machine";
     for (int32_t ranks = 2; ranks <= 64 && ranks <= model_.shape.experts; ranks *= 2) {
       if (ranks > best_->ranks && split_of(ranks).all.device <= hw_.memory_bytes)
         return fmt::format("experts shared by {} GPUs would fit", ranks);
     }
-    return "fewer --streams or a shorter --context";
+    return fewer + ", or a larger device";
   }
 
   void write_answers() {
     const Split& s = *best_;
-    out_.text =
-        fmt::format("{}: {} layers, {} experts, {} of weights; on {}{}, {} stream{} of {} + {} tokens\n\n", model_.name,
-                    model_.shape.layers, model_.shape.experts, plan_bytes(model_.bytes.total()),
-                    o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name, plan_number(double{1} * s.streams * o_.gpus),
-                    s.streams * o_.gpus > 1 ? "s" : "", plan_number(o_.prompt), plan_number(o_.answer));
+    out_.text = fmt::format("{}: {} layers, {} experts, {} of weights; on {}{}, {} stream{} of {} + {} tokens\n\n", model_.name,
+                            model_.shape.layers, model_.shape.experts, plan_bytes(model_.bytes.total()),
+                            o_.gpus > 1 ? fmt::format("{} x ", o_.gpus) : "", hw_.name, plan_number(all_streams(s)),
+                            all_streams(s) > 1 ? "s" : "", plan_number(o_.prompt), plan_number(o_.answer));
     row("fits", s.problem.empty() ? 1 : 0, "bool");
     const std::string partly =
         s.resident == 1 ? ""
@@ -176,8 +214,10 @@ class Planner {
                               s.problem.empty() ? "" : "if it fitted, ", plan_number(s.decode.per_device), gpu() ? " a GPU" : "",
                               plan_number(s.least.per_device), plan_number(s.decode.per_user), plan_seconds(s.prompt.seconds)));
     line("limit", fmt::format("answers: {}; prompts: {}", bound_name(s.decode.bound), bound_name(s.prompt.bound)));
-    if (o_.per_user > 0 && s.decode.per_user < double{o_.per_user})
-      line("", fmt::format("not even one stream reaches {} tokens/s", plan_number(double{o_.per_user})));
+    if (!s.reached) line("", fmt::format("not even one stream reaches {} tokens/s", plan_number(double{o_.per_user})));
+    if (s.more_would_do)
+      line("", fmt::format("memory, not speed, limits the streams: more would still get {} tokens/s each",
+                           plan_number(double{o_.per_user})));
     row("decode/user", s.decode.per_user, "tokens/s", s.least.per_user);
     row(gpu() ? "decode/gpu" : "decode/machine", s.decode.per_device, "tokens/s", s.least.per_device);
     row("decode/all", s.decode.per_device * o_.gpus, "tokens/s", s.least.per_device * o_.gpus);
@@ -312,13 +352,13 @@ void Planner::write_formulas() {
   }
   const KvLayout layout = make_kv_layout(m);
   out_.text += fmt::format(
-      "  tokens/s a user = {} accepted / step; of a device x {} streams\n"
+      "  tokens/s a user = {} accepted / step; of a device x {} streams, in the mean\n"
       "  KV pages = streams x ceil({} / {}) x {} B; state = streams x {} B\n"
       "  a prompt = steps of {:.0f} rows; layers from {} on and the head see its last {} tokens\n"
       "  device-hours a million tokens: of prompts = seconds of a prompt / {} x 10^6 / 3600, of answers = 10^6 / tokens/s / "
       "3600\n",
-      plan_number(work.accepted), s.streams, context_, layout.page_tokens, layout.page_bytes, layout.state_bytes,
-      gpu() ? kGpuChunk : double{kDefaultStepTokens}, m.candidate_source, m.window, o_.prompt);
+      plan_number(work.accepted), plan_number(all_streams(s) / o_.gpus), context_, layout.page_tokens, layout.page_bytes,
+      layout.state_bytes, chunk(), m.candidate_source, m.window, o_.prompt);
   out_.text += "\npublished, by others\n" + published_figures();
 }
 
@@ -334,6 +374,10 @@ Result<PlanReport> make_plan(const PlanOptions& options) {
   if (options.context > 0 && options.context < int64_t{options.prompt} + options.answer)
     return invalid_argument(fmt::format("--context {} is less than --prompt and --answer together", options.context));
   if (options.drafts > 0 && model.shape.draft_stages == 0) return invalid_argument("--drafts: the model has no draft stages");
+  if (options.drafts > model.shape.draft_block && options.drafts > 0)
+    return invalid_argument(fmt::format("--drafts {}: the model drafts at most {}", options.drafts, model.shape.draft_block));
+  if (options.per_user > 0 && options.streams > 1)
+    return invalid_argument("--target-tokens-per-user chooses the streams; give it or --streams");
   if (options.drafts == 0 && options.accepted > 1)
     return invalid_argument("--accepted says how many tokens come of a step with --drafts N; add --drafts");
   if (options.accepted > static_cast<float>(options.drafts + 1))

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "cpu/cpu_device.h"
 #include "host/open_device.h"
@@ -35,6 +37,22 @@ CheckpointBytes bytes_of(const ModelShape& shape) {
   return out;
 }
 
+// A folder with any of them is a checkpoint, and what is wrong with it is told.
+bool holds_weights(const std::string& folder) {
+  const Result<std::vector<std::string>> names = list_directory(folder);
+  return names && std::any_of(names->begin(), names->end(), [](const std::string& n) { return n.ends_with(".safetensors"); });
+}
+
+// Experts over several devices cannot be judged without the rates of their exchange.
+Status check_links(const PlanOptions& options, const Hardware& hardware) {
+  const char* missing = options.gpus > 1 && hardware.node > 1 && hardware.node_send == 0 ? "machine_link_gb_s"
+                        : options.gpus > hardware.node && hardware.send == 0             ? "network_gb_s"
+                                                                                         : nullptr;
+  if (!missing) return {};
+  return invalid_argument(fmt::format("--gpus {}: {} does not say {}, the rate of their exchange; {} of them are in one machine",
+                                      options.gpus, options.device, missing, hardware.node));
+}
+
 }  // namespace
 
 Result<PlanModel> open_plan_model(const std::string& name) {
@@ -52,8 +70,9 @@ Result<PlanModel> open_plan_model(const std::string& name) {
       return not_found(fmt::format("{}: no such model; -m takes a folder or its config.json, random:SPEC or release", name));
     }
     DI_TRY(out.shape, parse_model_config(*text, file));
-    if (Result<std::shared_ptr<const Checkpoint>> files = folder ? Checkpoint::open(name) : not_found(""); files)
-      out.files = *files;
+    if (folder && holds_weights(name)) {
+      DI_TRY(out.files, Checkpoint::open(name));
+    }
   }
   out.bytes = bytes_of(out.shape);
   return out;
@@ -74,7 +93,9 @@ Result<Hardware> open_plan_hardware(const PlanOptions& options) {
     return not_found(
         fmt::format("--device {}: no such card or file; it is this, h200, b200, gb200 or a JSON file", options.device));
   }
-  return parse_hardware(*text, options.device);
+  DI_TRY(Hardware described, parse_hardware(*text, options.device));
+  DI_CHECK_OK(check_links(options, described));
+  return described;
 }
 
 }  // namespace deepinfer
