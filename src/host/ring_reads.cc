@@ -53,7 +53,7 @@ class RingReads final : public DiskReads {
     const auto free = std::find_if(files_.begin(), files_.end(), [](const File& one) { return one.descriptor < 0; });
     const auto number = static_cast<int32_t>(free - files_.begin());
     if (free == files_.end()) files_.emplace_back();
-    files_[static_cast<size_t>(number)] = {opened, tells_of_pages(file.descriptor(), self)};
+    files_[static_cast<size_t>(number)] = {opened, tells_of_pages(file.descriptor(), self), file.bytes().data()};
     return number;
   }
   void remove(int32_t file) override { ::close(std::exchange(files_[static_cast<size_t>(file)].descriptor, -1)); }
@@ -101,7 +101,10 @@ class RingReads final : public DiskReads {
   }
 
   bool in_page_cache(int32_t file, const void* mapped, int64_t bytes) const override {
-    if (!files_[static_cast<size_t>(file)].tells_of_pages) return false;
+    const File& in = files_[static_cast<size_t>(file)];
+    struct stat status = {};
+    if (!in.tells_of_pages || ::fstat(in.descriptor, &status) != 0) return false;
+    if (static_cast<const uint8_t*>(mapped) + bytes > in.mapped + status.st_size) return false;  // cut: its last page has zeros
     constexpr int64_t kPages = 2048;
     std::array<unsigned char, kPages> there;
     const auto begin = reinterpret_cast<uintptr_t>(mapped) / kBlock * kBlock, end = reinterpret_cast<uintptr_t>(mapped) + bytes;
@@ -118,6 +121,7 @@ class RingReads final : public DiskReads {
   struct File {
     int descriptor = -1;  // -1 = removed
     bool tells_of_pages = false;
+    const uint8_t* mapped = nullptr;
   };
   // A container may allow to make a ring and not to use it.
   bool works() {

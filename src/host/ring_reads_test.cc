@@ -60,6 +60,8 @@ TEST(RingReads, SaysWhatIsInThePageCacheOfFilesThatThisUserMayWrite) {
   for (int64_t i = 0; i < kSize; i += DiskReads::kBlock)
     static_cast<void>(*static_cast<const volatile uint8_t*>(&hole.bytes()[static_cast<size_t>(i)]));
   EXPECT_TRUE(disk->in_page_cache(number, hole.bytes().data(), kSize));
+  ASSERT_EQ(::truncate(path.c_str(), kSize - 1), 0);
+  EXPECT_FALSE(disk->in_page_cache(number, hole.bytes().data(), kSize)) << "it was cut";
   // The system calls all of this one present.
   const bool root = ::geteuid() == 0;
   if (root && ::seteuid(65534) != 0) GTEST_SKIP() << "root alone";
