@@ -36,12 +36,15 @@ class DiskReads {
   virtual ~DiskReads() = default;
   // The very file that is mapped, whatever its name means by now; read past the page cache where its file system allows.
   virtual Result<int32_t> add(const MappedFile& file) = 0;
+  // Its number may be another's next. REQUIRES: none of its reads is under way.
+  virtual void remove(int32_t file) = 0;
   // REQUIRES: at most kMost under way.
   virtual void start(std::span<const Read> reads) = 0;
   // One that is over; waits for it if told to. Nothing: none is over, or none under way.
   virtual std::optional<Done> take(bool wait) = 0;
-  // Whether the page cache holds these mapped bytes, all of them: the mapping is then quicker than the disk.
-  virtual bool in_page_cache(const void* mapped, int64_t bytes) const = 0;
+  // Whether the page cache holds these mapped bytes of a file, all of them: the mapping is then quicker than the disk. False
+  // where the system does not say.
+  virtual bool in_page_cache(int32_t file, const void* mapped, int64_t bytes) const = 0;
 };
 
 }  // namespace deepinfer

@@ -90,7 +90,7 @@ class CpuDevice final : public Device {
     if (keeps_some) {
       context_.experts.open(room.as<uint8_t>(static_cast<size_t>(at)), sizes.slot, slots, places);
       touch(room.as<uint8_t>(static_cast<size_t>(at)), slots * sizes.slot);
-      open_reader(weights, files, (sizes.experts - slots) * sizes.slot, slots * sizes.slot / 8);
+      DI_TRY(context_.reader, open_reader(weights, files, (sizes.experts - slots) * sizes.slot, slots * sizes.slot / 8));
     }
     return room;
   }
@@ -170,10 +170,13 @@ class CpuDevice final : public Device {
       for (int64_t page = begin; page < end; ++page) room[page * kPage] = 0;
     });
   }
-  // The page cache is the quickest place for `rest` bytes if it can hold them.
-  void open_reader(std::span<Matrix* const> weights, std::span<const MappedFile* const> files, int64_t rest, int64_t bytes) {
+  // The page cache is the quickest place for `rest` bytes if it can hold them, in four fifths of what is left: workspace, pages
+  // of KV and snapshots come later and want room, too.
+  Result<std::unique_ptr<cpu::ExpertReader>> open_reader(std::span<Matrix* const> weights,
+                                                         std::span<const MappedFile* const> files, int64_t rest, int64_t bytes) {
     const int64_t pages = file_pages_ >= 0 ? file_pages_ : available_memory();
-    if (disk_ && pages < rest) context_.reader = cpu::ExpertReader::open(*disk_, weights, files, std::min(bytes, kMostStaged));
+    if (!disk_ || rest <= pages / 5 * 4) return std::unique_ptr<cpu::ExpertReader>();
+    return cpu::ExpertReader::open(*disk_, weights, files, std::min(bytes, kMostStaged));
   }
 
   std::unique_ptr<DiskReads> disk_;

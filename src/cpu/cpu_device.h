@@ -26,7 +26,7 @@ struct CpuOptions {
   // what is left.
   int64_t expert_bytes = 0;
   // Reads the others from the files of a checkpoint. Null: the system reads them when their mapping is touched, as it does where
-  // `file_pages` bytes hold them all.
+  // four fifths of `file_pages` bytes hold them all.
   std::unique_ptr<DiskReads> disk = nullptr;
   int64_t file_pages = -1;  // what the system has left for pages of files; < 0 = ask it
 };

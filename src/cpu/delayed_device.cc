@@ -171,8 +171,7 @@ class DelayedDevice final : public Device {
   Status wait(Ticket ticket) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= ticket; });
-    if (failure_.empty()) return {};
-    return internal_error(std::exchange(failure_, {}));
+    return std::exchange(failure_, {});
   }
 
  protected:
@@ -199,9 +198,9 @@ class DelayedDevice final : public Device {
     if (i == first.size() && i == now.size()) return;
     const auto named = [&](const std::vector<WalkStep>& steps) { return i < steps.size() ? steps[i].name : "nothing"; };
     const std::lock_guard lock(mutex_);
-    if (failure_.empty())
-      failure_ = fmt::format("delayed: a repeated walk differs from the first one at operation {}: {} instead of {}", i,
-                             named(now), named(first));
+    if (failure_)
+      failure_ = internal_error(fmt::format(
+          "delayed: a repeated walk differs from the first one at operation {}: {} instead of {}", i, named(now), named(first)));
   }
 
   void enqueue(std::function<void()> task) {
@@ -263,8 +262,9 @@ class DelayedDevice final : public Device {
     void* real = reservation_.real(pointer);
     if (real) return real;
     const std::lock_guard lock(mutex_);
-    if (failure_.empty())
-      failure_ = fmt::format("delayed: {} uses device address {} that is not allocated (freed too early?)", what, pointer);
+    if (failure_)
+      failure_ = internal_error(
+          fmt::format("delayed: {} uses device address {} that is not allocated (freed too early?)", what, pointer));
     return nullptr;
   }
 
@@ -277,7 +277,9 @@ class DelayedDevice final : public Device {
       queue_.pop_front();
       lock.unlock();
       task();
+      Status done = cpu_->wait(cpu_->record());
       lock.lock();
+      if (failure_) failure_ = std::move(done);
       ++done_;
       changed_.notify_all();
     }
@@ -294,7 +296,7 @@ class DelayedDevice final : public Device {
   std::deque<std::function<void()>> queue_;
   Ticket enqueued_ = 0, released_ = 0, done_ = 0;
   bool stop_ = false;
-  std::string failure_;
+  Status failure_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/scratch_folder.h"
+#include "cpu/delayed_device.h"
 #include "cpu/test_values.h"
 
 namespace deepinfer {
@@ -120,11 +121,14 @@ TEST(ExpertMemory, ProductsAreTheSameWithEveryBudget) {
 // A disk whose reads come in any order, late and in parts, if they come.
 class BadDisk final : public DiskReads {
  public:
-  explicit BadDisk(uint32_t seed, int fails_at = -1) : random_(seed), fails_at_(fails_at) {}
+  explicit BadDisk(uint32_t seed, int fails_at = -1, int cached = 3) : random_(seed), fails_at_(fails_at), cached_(cached) {}
+  // Every file that was added is removed.
+  ~BadDisk() override { EXPECT_FALSE(file_); }
   Result<int32_t> add(const MappedFile& file) override {
     file_ = &file;
     return 0;
   }
+  void remove(int32_t) override { file_ = nullptr; }
   void start(std::span<const Read> reads) override {
     EXPECT_LE(waiting_.size() + reads.size(), kMost);
     for (const Read& read : reads) {
@@ -141,11 +145,14 @@ class BadDisk final : public DiskReads {
     const int64_t bytes = random_.below(3) == 0 ? kBlock + random_.below(100) : read.bytes;
     return Done{read.tag, ::pread(file_->descriptor(), read.to, static_cast<size_t>(std::min(bytes, read.bytes)), read.offset)};
   }
-  bool in_page_cache(const void* mapped, int64_t) const override { return reinterpret_cast<uintptr_t>(mapped) % 5 == 0; }
+  // Of a StoredWorld expert 3 and the last one.
+  bool in_page_cache(int32_t, const void* mapped, int64_t) const override {
+    return (static_cast<const uint8_t*>(mapped) - file_->bytes().data()) % 5 == cached_;
+  }
 
  private:
   Random random_;
-  int fails_at_, num_ = 0;
+  int fails_at_, cached_, num_ = 0;
   const MappedFile* file_ = nullptr;
   std::vector<Read> waiting_;
 };
@@ -198,8 +205,9 @@ TEST(ExpertMemory, ReadsComeInAnyOrderAndInParts) {
 TEST(ExpertMemory, AReadThatFailsIsAnErrorOfItsStep) {
   const StoredWorld world;
   const MappedFile* files[] = {world.file.get()};
-  if (list_cpu_kernels()[0].isa == "portable") return;
-  const auto want = world.run(**make_cpu_device({.threads = 2}));
+  const auto whole = *make_cpu_device({.threads = 2});
+  if (whole->isa() == "portable") GTEST_SKIP() << "reads weights as stored";
+  const auto want = world.run(*whole);
   for (const int number : {0, 1, 20}) {
     const auto device = small_device("", std::make_unique<BadDisk>(1, number));
     Status status;
@@ -213,14 +221,53 @@ TEST(ExpertMemory, AReadThatFailsIsAnErrorOfItsStep) {
 TEST(ExpertMemory, AFileThatWasCutIsAnError) {
   const StoredWorld world;
   const MappedFile* files[] = {world.file.get()};
-  if (list_cpu_kernels()[0].isa == "portable") return;
   ASSERT_EQ(::truncate(world.path().c_str(), static_cast<off_t>(world.file->bytes().size()) - 50), 0);
-  const auto device = small_device("", std::make_unique<BadDisk>(1));
+  const auto device = small_device("", std::make_unique<BadDisk>(1, -1, -1));  // a mapping shows zeros there
+  if (device->isa() == "portable") GTEST_SKIP() << "reads weights as stored";
   Status status;
   world.run(*device, files, &status);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
   EXPECT_NE(status.error().message.find("the file ends there"), std::string::npos) << status.error().message;
+}
+
+TEST(ExpertMemory, AReadThatFailsIsAnErrorOfTheDelayedDevice) {
+  const StoredWorld world;
+  const MappedFile* files[] = {world.file.get()};
+  const auto device =
+      *make_delayed_device({.threads = 2, .expert_bytes = 4000, .disk = std::make_unique<BadDisk>(1, 0), .file_pages = 0});
+  if (device->isa() == "portable") GTEST_SKIP() << "reads weights as stored";
+  Status status;
+  world.run(*device, files, &status);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kIo);
+}
+
+// A disk that cannot be had.
+class NoDisk final : public DiskReads {
+ public:
+  Result<int32_t> add(const MappedFile&) override { return io_error("too many open files"); }
+  void remove(int32_t) override {}
+  void start(std::span<const Read>) override {}
+  std::optional<Done> take(bool) override { return {}; }
+  bool in_page_cache(int32_t, const void*, int64_t) const override { return false; }
+};
+
+TEST(ExpertMemory, AFileThatCannotBeOpenedAgainIsAnErrorUnlessThePageCacheHoldsAll) {
+  const StoredWorld world;
+  const MappedFile* files[] = {world.file.get()};
+  constexpr int64_t kRest = (World::kExperts - 2) * 1664;  // two have slots
+  for (const int64_t pages : {kRest, kRest * 2}) {
+    const auto device =
+        *make_cpu_device({.threads = 2, .expert_bytes = 4000, .disk = std::make_unique<NoDisk>(), .file_pages = pages});
+    if (device->isa() == "portable") GTEST_SKIP() << "reads weights as stored";
+    std::vector<Matrix> table = world.stored;
+    std::vector<Matrix*> list;
+    for (Matrix& w : table) list.push_back(&w);
+    const auto room = device->pack(list, {}, files);
+    EXPECT_EQ(room.ok(), pages > kRest) << pages;
+    EXPECT_EQ(room.ok() ? "too many open files" : room.error().message, "too many open files");
+  }
 }
 
 }  // namespace

@@ -26,12 +26,13 @@ int64_t room_of(int64_t bytes) { return block_floor(bytes + 2 * kBlock - 1) + kB
 
 int64_t ExpertReader::stage_bytes(const Matrix& w) { return room_of(data_bytes(w)) + room_of(scale_bytes(w)); }
 
-std::unique_ptr<ExpertReader> ExpertReader::open(DiskReads& disk, std::span<Matrix* const> weights,
-                                                 std::span<const MappedFile* const> files, int64_t bytes) {
+Result<std::unique_ptr<ExpertReader>> ExpertReader::open(DiskReads& disk, std::span<Matrix* const> weights,
+                                                         std::span<const MappedFile* const> files, int64_t bytes) {
   std::unique_ptr<ExpertReader> reader(new ExpertReader(disk));
   for (const MappedFile* file : files) {
-    const Result<int32_t> number = disk.add(*file);
-    if (number) reader->files_.push_back({file->bytes(), *number, file});
+    if (file->bytes().empty()) continue;
+    DI_TRY(const int32_t number, disk.add(*file));
+    reader->files_.push_back({file->bytes(), number, file});
   }
   std::sort(reader->files_.begin(), reader->files_.end(),
             [](const File& a, const File& b) { return a.mapped.data() < b.mapped.data(); });
@@ -43,12 +44,13 @@ std::unique_ptr<ExpertReader> ExpertReader::open(DiskReads& disk, std::span<Matr
     reader->stage_bytes_ = std::max(reader->stage_bytes_, stage_bytes(*w));
     any |= reader->file_of(w->data) != nullptr;
   }
-  if (!any) return nullptr;
+  if (!any) return std::unique_ptr<ExpertReader>();
   const auto stages = static_cast<size_t>(std::clamp(bytes / reader->stage_bytes_, kFewestStages, kMostStages));
   reader->room_bytes_ = static_cast<int64_t>(stages) * reader->stage_bytes_;
   void* room =
       ::mmap(nullptr, static_cast<size_t>(reader->room_bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return nullptr;
+  if (room == MAP_FAILED)
+    return exhausted(fmt::format("cpu: no memory for {} bytes of experts on their way", reader->room_bytes_));
   reader->room_ = static_cast<uint8_t*>(room);
   ::madvise(room, static_cast<size_t>(reader->room_bytes_), MADV_HUGEPAGE);
   std::memset(room, 0, static_cast<size_t>(reader->room_bytes_));  // no step meets memory for the first time
@@ -61,6 +63,7 @@ std::unique_ptr<ExpertReader> ExpertReader::open(DiskReads& disk, std::span<Matr
 
 ExpertReader::~ExpertReader() {
   while (under_way_ > 0 && take_arrival(true)) continue;
+  for (const File& file : files_) disk_.remove(file.number);
   if (room_) ::munmap(room_, static_cast<size_t>(room_bytes_));
 }
 
@@ -76,8 +79,10 @@ const ExpertReader::File* ExpertReader::file_of(const void* mapped) const {
 void ExpertReader::want(const Matrix& w) {
   int16_t& now = state(w.place);
   if (now != kNone) return;
-  const bool stays = !file_of(w.data) || !file_of(w.scales) ||
-                     (disk_.in_page_cache(w.scales, scale_bytes(w)) && disk_.in_page_cache(w.data, data_bytes(w)));
+  const File *data = file_of(w.data), *scales = file_of(w.scales);
+  const bool stays =
+      !data || !scales ||
+      (disk_.in_page_cache(scales->number, w.scales, scale_bytes(w)) && disk_.in_page_cache(data->number, w.data, data_bytes(w)));
   now = stays ? kFromMapping : kQueued;
   if (!stays) queue_[queued_++ % queue_.size()] = w;
 }

@@ -28,9 +28,9 @@ enum class Arrival { kMapped, kComing, kHere, kFailed };
 class ExpertReader {
  public:
   static constexpr int64_t kFewestStages = 4;
-  // Null: files of no weight can be read. Weights with a place, all of them; `disk` and `files` outlive it.
-  static std::unique_ptr<ExpertReader> open(DiskReads& disk, std::span<Matrix* const> weights,
-                                            std::span<const MappedFile* const> files, int64_t bytes);
+  // Null: no weight lies in a file. Weights with a place, all of them; `disk` and `files` outlive it.
+  static Result<std::unique_ptr<ExpertReader>> open(DiskReads& disk, std::span<Matrix* const> weights,
+                                                    std::span<const MappedFile* const> files, int64_t bytes);
   static int64_t stage_bytes(const Matrix& w);
   ~ExpertReader();
 

@@ -153,6 +153,7 @@ namespace {
 // Notes what the product takes: what can be multiplied now, and what is still on its way.
 void choose_experts(Context& context, const GroupedMatmulParams& p) {
   context.ready_experts.clear(), context.coming_experts.clear();
+  for (auto* list : {&context.ready_experts, &context.coming_experts}) list->reserve(static_cast<size_t>(p.num_experts));
   const bool keeps = context.experts.room() != nullptr;
   if (keeps) context.experts.begin();
   for (int e = 0; e < p.num_experts; ++e) {
@@ -219,6 +220,7 @@ void run_ready_experts(Context& context, const GroupedMatmulParams& p, const Inp
       if (first >= last) continue;
       ask_for_next(context, i);
       run_expert_columns(context, p, inputs, chosen, first * kPanel, std::min(n, last * kPanel), worker);
+      if (context.reader && worker == 0) context.reader->advance();  // the calling thread's part: the disk goes on meanwhile
     }
   };
   context.pool.run(length, body, grain_for(static_cast<double>(kPanel * k) * kMacNs));
