@@ -29,7 +29,7 @@ if [[ ! -x compare_peers ]]; then
     $(find ggml-build -name 'libggml.a') $(find ggml-build -name 'libggml-cpu.a') $(find ggml-build -name 'libggml-base.a') \
     -lpthread -ldl -lm "${dnnl[@]}"
 fi
-isa=${ISA:-$(grep -q avx512_vnni /proc/cpuinfo && echo avx512vnni || echo avx2)}
+isa=${ISA:-$("$root/build/release/deepinfer" doctor | awk '$1 == "kernels" && $3 == "ok" { print $2; exit }')}
 for ((i = 0; i < rounds; ++i)); do
   ./compare_peers >"peers-$i.json" 2>>ggml.log
   "$root/build/release/deepinfer" bench ops --json --repeats 1 --device "cpu:$isa" >"ours-$i.json"

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <unordered_map>
 #include <utility>
 
@@ -75,16 +76,17 @@ class UcxLane final : public SideLane {
 
   void send(uint64_t link, uint64_t number, std::string bytes, size_t skip) override {
     const Peer& peer = peers_[link];
-    auto out = std::make_unique<Send>(Send{*this, link, number, std::move(bytes), peer.theirs});
+    Send* const out = &sends_.emplace_front(Send{*this, link, number, std::move(bytes), peer.theirs});
+    out->self = sends_.begin();
     out->head.append(reinterpret_cast<const char*>(&number), sizeof(number));
-    ucp_request_param_t how = completion(out.get());
+    ucp_request_param_t how = completion(out);
     how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     how.flags = UCP_AM_SEND_FLAG_RNDV;  // the receiver fetches it
     how.cb.send = [](void* request, ucs_status_t status, void* out) { sent(static_cast<Send*>(out), request, status); };
     const ucs_status_ptr_t given = ucx_.ucp_am_send_nbx(peer.end, kMessage, out->head.data(), out->head.size(),
                                                         out->bytes.data() + skip, out->bytes.size() - skip, &how);
-    if (UCS_PTR_IS_PTR(given)) ++open_, out.release();
-    if (out) sent(out.release(), nullptr, UCS_PTR_STATUS(given));
+    if (UCS_PTR_IS_PTR(given)) return void(++open_);
+    sent(out, nullptr, UCS_PTR_STATUS(given));
   }
 
   void leave(uint64_t link) override {
@@ -120,11 +122,13 @@ class UcxLane final : public SideLane {
     UcxLane& lane;
     uint64_t link, number;
     std::string bytes, head;
+    std::list<Send>::iterator self = {};
   };
   struct Receive {
     UcxLane& lane;
     uint64_t link, number;
     LaneBytes bytes;
+    std::list<Receive>::iterator self = {};
   };
 
   Status good(ucs_status_t status, const char* what) const {
@@ -181,17 +185,19 @@ class UcxLane final : public SideLane {
     events_.push_back({.kind = LaneEvent::Kind::kBroke, .link = link, .why = ucx_.ucs_status_string(status)});
   }
 
-  static void sent(Send* raw, void* request, ucs_status_t status) {
-    const std::unique_ptr<Send> send(raw);
+  static void sent(Send* send, void* request, ucs_status_t status) {
     UcxLane& lane = send->lane;
+    std::list<Send> over;  // until the end of this
+    over.splice(over.begin(), lane.sends_, send->self);
     lane.done(request);
     if (status != UCS_OK) return lane.note_broken(send->link, status);
     lane.events_.push_back({.kind = LaneEvent::Kind::kSent, .link = send->link, .number = send->number});
   }
 
-  static void received(Receive* raw, void* request, ucs_status_t status) {
-    const std::unique_ptr<Receive> in(raw);
+  static void received(Receive* in, void* request, ucs_status_t status) {
     UcxLane& lane = in->lane;
+    std::list<Receive> over;
+    over.splice(over.begin(), lane.receives_, in->self);
     lane.done(request);
     if (status != UCS_OK) return lane.note_broken(in->link, status);
     lane.events_.push_back({.link = in->link, .bytes = std::move(in->bytes), .number = in->number});
@@ -206,21 +212,24 @@ class UcxLane final : public SideLane {
     if (head.size() != kKeyBytes + sizeof(uint64_t) || bytes > max_bytes_) return UCS_OK;
     const auto found = links_.find(std::string(head.substr(0, kKeyBytes)));
     if (found == links_.end()) return UCS_OK;
-    auto in =
-        std::make_unique<Receive>(Receive{*this, found->second, 0, {std::make_unique_for_overwrite<uint8_t[]>(bytes), bytes}});
+    Receive* const in =
+        &receives_.emplace_front(Receive{*this, found->second, 0, {std::make_unique_for_overwrite<uint8_t[]>(bytes), bytes}});
+    in->self = receives_.begin();
     std::memcpy(&in->number, head.data() + kKeyBytes, sizeof(in->number));
     if (!(attributes & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
       std::memcpy(in->bytes.data.get(), data, bytes);
-      received(in.release(), nullptr, UCS_OK);
+      received(in, nullptr, UCS_OK);
       return UCS_OK;
     }
-    ucp_request_param_t how = completion(in.get());
+    ucp_request_param_t how = completion(in);
     how.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* in) {
       received(static_cast<Receive*>(in), request, status);
     };
     const ucs_status_ptr_t given = ucx_.ucp_am_recv_data_nbx(worker_, data, in->bytes.data.get(), bytes, &how);
-    if (UCS_PTR_IS_PTR(given)) ++open_, in.release();
-    if (in) received(in.release(), nullptr, UCS_PTR_STATUS(given));
+    if (UCS_PTR_IS_PTR(given))
+      ++open_;
+    else
+      received(in, nullptr, UCS_PTR_STATUS(given));
     return UCS_INPROGRESS;
   }
 
@@ -242,6 +251,9 @@ class UcxLane final : public SideLane {
   std::unordered_map<uint64_t, Peer> peers_;
   std::unordered_map<std::string, uint64_t> links_;  // by the key that the peer was given
   std::vector<LaneEvent> events_;
+  // What UCX has in hand. What it never calls back about, when a lane goes while much is under way, goes behind the worker.
+  std::list<Send> sends_;
+  std::list<Receive> receives_;
 };
 
 }  // namespace
