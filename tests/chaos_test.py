@@ -339,6 +339,13 @@ def so_it_does_when_what_it_leans_on_goes():
     torment(MemberChaos, ('all', 'all', 'all'), behind=long_text('a tale', 20))
 
 
+def hurt(chaos):
+    told = {name: sum(router.metric(f'deepinfer_router_{name}_total') for router in chaos.routers) for name in ('moved', 'handed')}
+    told['moved'] += chaos.moved
+    lost = {name: sum(one.metric(f'deepinfer_hand_over_{name}_total') for one in chaos.workers) for name in ('retried', 'lost', 'late')}
+    return told['moved'] + sum(lost.values()), told, lost
+
+
 def torment(kind, roles, behind='', pictures=False):
     print(f'CHAOS_SEED={SEED} CHAOS_SECONDS={4 * SHARE}', flush=True)
     draw = random.Random(SEED)
@@ -352,11 +359,11 @@ def torment(kind, roles, behind='', pictures=False):
             secret = getattr(chaos, 'secret', ())
             chaos.routers = [stack.enter_context(Server('--workers', ','.join(chaos.addresses), *secret, '--port', str(free_port()), model=MODEL, command='route'))]
             is_ready(chaos.routers[0])
-        until = time.monotonic() + SHARE
+        over = threading.Event()
 
         def client(number):
             mine, k = random.Random(SEED + number), number
-            while time.monotonic() < until and not wrong:
+            while not over.is_set() and not wrong:
                 which = mine.randrange(len(questions))
                 try:
                     got = questions[which].ask(chaos.routers[k % len(chaos.routers)])
@@ -379,12 +386,15 @@ def torment(kind, roles, behind='', pictures=False):
         clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
         for thread in clients:
             thread.start()
-        chaos.run(until)
+        # Answers are short: nobody may have been inside of those that were hit.
+        for _ in range(4):
+            chaos.run(time.monotonic() + SHARE)
+            if wrong or broken or chaos.moved or hurt(chaos)[0] > 0:
+                break
+        over.set()
         for thread in clients:
             thread.join()
-        told = {name: sum(router.metric(f'deepinfer_router_{name}_total') for router in chaos.routers) for name in ('moved', 'handed')}
-        told['moved'] += chaos.moved
-        lost = {name: sum(one.metric(f'deepinfer_hand_over_{name}_total') for one in chaos.workers) for name in ('retried', 'lost', 'late')}
+        _, told, lost = hurt(chaos)
         print(f'{len(answered)} answers, {len(refused)} refused, {len(broken)} broken, {told}, {lost}, {chaos.done}', flush=True)
         assert not wrong, wrong[0]
         assert len(answered) >= 4 and told['moved'] + sum(lost.values()) + len(broken) > 0 and len(refused) < 4 + len(answered) / 2
