@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -13,6 +12,8 @@
 #include "base/huge_pages.h"
 #include "base/thread_pool.h"
 #include "cpu/cpu_device.h"
+#include "lab/bench_ops_shapes.h"
+#include "lab/measure_machine.h"
 #include "model/v41_model.h"
 
 namespace deepinfer {
@@ -20,11 +21,7 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;
 
-int64_t stored_bytes_of(const Matrix& w) {
-  const int64_t count = int64_t{w.n} * w.k;
-  if (w.format == WeightFormat::kBf16) return count * 2;
-  return w.format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
-}
+int64_t stored_bytes_of(const Matrix& w) { return stored_bytes(w.format, w.n, w.k); }
 
 // The best of three: memory that a virtual machine gives out for the first time comes at 1 to 2 seconds a GB, files must be in
 // the page cache.
@@ -34,8 +31,6 @@ double best_seconds(Once once) {
   for (int pass = 0; pass < 3; ++pass) best = std::min(best, once());
   return best;
 }
-
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Seconds of `bytes` bytes with all threads, `read(at, piece, to)` each piece, into new pages, as packing writes: a part after
 // another, so that no second model must fit.

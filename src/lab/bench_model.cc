@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -21,8 +20,6 @@
 namespace deepinfer {
 
 namespace {
-
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Prompts of ordinary ids, each its own, so that no two sequences share a prefix.
 std::vector<TokenId> bench_prompt(const Host& host, int32_t length, int32_t salt) {

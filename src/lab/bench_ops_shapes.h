@@ -20,11 +20,13 @@ inline constexpr BenchShape kBenchShapes[] = {{WeightFormat::kF8Tile, "f8", 4608
                                               {WeightFormat::kFp4, "fp4", 2304, 5120},
                                               {WeightFormat::kFp4, "fp4", 5120, 2304}};
 
-inline int64_t stored_bytes(const BenchShape& s) {
-  const int64_t count = int64_t{s.n} * s.k;
-  if (s.format == WeightFormat::kBf16) return count * 2;
-  return s.format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
+// Of a weight as a checkpoint has it, scales included.
+inline int64_t stored_bytes(WeightFormat format, int64_t n, int64_t k) {
+  const int64_t count = n * k;
+  if (format == WeightFormat::kBf16) return count * 2;
+  return format == WeightFormat::kF8Tile ? count + count / 1024 : count / 2 + count / 32;
 }
+inline int64_t stored_bytes(const BenchShape& s) { return stored_bytes(s.format, s.n, s.k); }
 
 // Inputs as a layer's norm leaves them: normal, quantised in blocks of 32; the kernels' way depends on the numbers.
 struct BenchInputs {

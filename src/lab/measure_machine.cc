@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,12 +15,6 @@
 #include "cpu/cpu_device.h"
 
 namespace deepinfer {
-namespace {
-
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 // Huge pages, eight sums a thread, and asking 2 KB ahead: with one sum and small pages the loop, not the memory, was measured
 // (0.6 of this), without asking ahead 0.8.
 double measure_read_bandwidth(int threads, MeasureEffort effort) {

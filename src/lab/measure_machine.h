@@ -6,12 +6,16 @@
 //   const Hardware here = measure_processor("avx512", 2, {.quick = true});   // about a second
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "cost/hardware.h"
 #include "formats/checkpoint.h"
 
 namespace deepinfer {
+
+// Of the clock on the wall, since some moment.
+inline double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct MeasureEffort {
   bool quick = false;
